@@ -1,0 +1,54 @@
+// Fd, an owned descriptor, and the few socket calls the library makes, with errors in words.
+#pragma once
+
+#include <sys/socket.h>
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+
+namespace unisono::net {
+
+// Owns a descriptor; close-on-exec; closed in forked children (event_loop.h). Move-only.
+class Fd {
+ public:
+  Fd() = default;
+  explicit Fd(int fd);
+  Fd(Fd&& other) noexcept;
+  Fd& operator=(Fd&& other) noexcept;
+  ~Fd();
+  int get() const { return fd_; }
+  bool valid() const { return fd_ >= 0; }
+  int release();  // the caller owns it now (no longer closed in children)
+  void reset();
+
+ private:
+  int fd_ = -1;
+};
+
+// Numeric address of IPv4, IPv6 or an abstract unix name.
+struct Address {
+  sockaddr_storage storage{};
+  socklen_t length = 0;
+  std::string text() const;  // "10.0.0.1:4711", "[fe80::1%eth0]:4711", "unix:name"
+};
+Result<Address> parse_address(std::string_view host, int port);  // numeric only
+Result<std::vector<Address>> resolve_host(const std::string& host, int port);  // names too; blocking
+// Usable addresses of this machine after the filter ("eth0,ib*" or "^docker*"): loopback last, and only if nothing else or
+// asked for by name; port 0.
+Result<std::vector<Address>> local_addresses(const std::string& filter);
+
+Result<Fd> listen_on(const Address& address);      // non-blocking; port chosen by the kernel when 0
+Result<Address> bound_address(int fd);
+Result<Fd> start_connect(const Address& address);  // non-blocking, EINPROGRESS is ok
+void tune_tcp(int fd);                             // no delay, keepalive, user timeout
+// One message with descriptors attached, over a unix stream socket. Small messages only; kInProgress if it would block.
+Status send_with_fds(int fd, std::span<const std::byte> bytes, std::span<const int> fds);
+// Receives what is there (at most bytes.size()); -1 descriptors absent. 0 bytes: end of stream. kInProgress: nothing there.
+Result<size_t> receive_with_fds(int fd, std::span<std::byte> bytes, std::vector<Fd>* fds);
+
+}  // namespace unisono::net

@@ -1,0 +1,28 @@
+# Warnings, sanitizers and the one function by which folders add their code.
+add_library(unisono_options INTERFACE)
+target_include_directories(unisono_options INTERFACE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)
+target_compile_options(unisono_options INTERFACE
+  -Wall -Wextra -Werror -Wshadow -Wnon-virtual-dtor -Wpointer-arith -ffp-contract=off
+  $<$<COMPILE_LANGUAGE:CXX>:-Woverloaded-virtual>)
+if(UNISONO_SANITIZE)
+  # gcc's -Werror and sanitizers disagree on a few flow warnings in standard headers.
+  target_compile_options(unisono_options INTERFACE
+    -fsanitize=${UNISONO_SANITIZE} -fno-omit-frame-pointer -g -Wno-error=maybe-uninitialized -Wno-error=tsan
+    $<$<BOOL:$<STREQUAL:${UNISONO_SANITIZE},address,undefined>>:-fno-sanitize-recover=all>)
+  target_link_options(unisono_options INTERFACE -fsanitize=${UNISONO_SANITIZE})
+  if(UNISONO_SANITIZE MATCHES "thread")
+    target_compile_definitions(unisono_options INTERFACE UNISONO_TSAN=1)
+  endif()
+endif()
+if(UNISONO_COVERAGE)
+  target_compile_options(unisono_options INTERFACE --coverage -fprofile-update=atomic)
+  target_link_options(unisono_options INTERFACE --coverage)
+endif()
+
+# unisono_folder(NAME sources... DEPENDS libs...): a static library of one folder's code, for the shared library, the
+# tools and the tests.
+function(unisono_folder name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS" ${ARGN})
+  add_library(unisono_${name} STATIC ${ARG_SOURCES})
+  target_link_libraries(unisono_${name} PUBLIC unisono_options ${ARG_DEPENDS})
+endfunction()

@@ -1,0 +1,36 @@
+// The transports that this build has: the only place in the library that names concrete ones is registry.cc.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/message_links.h"
+#include "transports/transport.h"
+
+namespace unisono {
+
+// What transports that bring their own outside world (sim) share between the ranks of one uniCommInitAll.
+class World {
+ public:
+  virtual ~World() = default;
+  virtual Env& env() = 0;
+  virtual std::unique_ptr<MessageLinks> make_links(int32_t rank) = 0;
+};
+
+struct TransportEntry {
+  const char* name;  // "shm"
+  // Ok, or why this machine cannot use it; `detail` says what it would use.
+  Status (*available)(std::string* detail);
+  // TransportContext::world is the World of make_world where that is not null.
+  Result<std::unique_ptr<Transport>> (*create)(const TransportContext& context);
+  // Null for transports of the real world. `options`: the text after "sim:".
+  Result<std::shared_ptr<World>> (*make_world)(std::string_view options, int32_t ranks);
+};
+
+// In order of preference: self, shm, tcp, sim (sim only when named).
+std::span<const TransportEntry> transport_registry();
+const TransportEntry* find_transport(std::string_view name);  // nullptr: unknown
+
+}  // namespace unisono
