@@ -98,6 +98,8 @@ struct Plan {
   // (rule 10). The small path follows it.
   std::vector<std::pair<int8_t, int32_t>> order;
   std::vector<int32_t> scratch_blocks;  // per lane: how many scratch blocks it owns
+  // Most blocks that any rank's messages pack; the same on every rank, so that all agree on the slice (rule 6).
+  int32_t message_blocks = 1;
   bool late = false;           // verified in late mode: sends by reference allowed (rule 5)
   bool reproducible = false;   // one node with the leaves 0..n-1 (rule 15)
 };

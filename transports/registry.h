@@ -17,6 +17,12 @@ class World {
   virtual ~World() = default;
   virtual Env& env() = 0;
   virtual std::unique_ptr<MessageLinks> make_links(int32_t rank) = 0;
+  // The same world as the communicator of `members` (ranks of this one, in the child's order) sees it: ranks are renumbered
+  // in env().enter, make_links and transports. Each member makes its own. Null: this world has no smaller ones.
+  virtual std::shared_ptr<World> subworld(std::span<const int32_t> members) {
+    (void)members;
+    return nullptr;
+  }
 };
 
 struct TransportEntry {

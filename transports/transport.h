@@ -80,8 +80,8 @@ class RecvEnd {
   virtual void release() = 0;  // of the lent message
   // A hint before lend: the next message, if of exactly `bytes`, may be landed straight in `buffer`; lend then returns
   // data == buffer. The buffer must stay until that message is lent or cancel_post() is called. Default: ignored.
-  virtual void post(void* buffer, uint32_t bytes);
-  virtual void cancel_post();
+  virtual void post([[maybe_unused]] void* buffer, [[maybe_unused]] uint32_t bytes) {}
+  virtual void cancel_post() {}
 };
 
 struct TransportCaps {

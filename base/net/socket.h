@@ -13,11 +13,15 @@
 
 namespace unisono::net {
 
+struct AlreadyRegistered {};
+
 // Owns a descriptor; close-on-exec; closed in forked children (event_loop.h). Move-only.
 class Fd {
  public:
   Fd() = default;
   explicit Fd(int fd);
+  Fd(AlreadyRegistered, int fd)
+      : fd_(fd) {}  // made close-on-exec and registered in one step (inside base/net)
   Fd(Fd&& other) noexcept;
   Fd& operator=(Fd&& other) noexcept;
   ~Fd();
@@ -36,19 +40,32 @@ struct Address {
   socklen_t length = 0;
   std::string text() const;  // "10.0.0.1:4711", "[fe80::1%eth0]:4711", "unix:name"
 };
-Result<Address> parse_address(std::string_view host, int port);  // numeric only
-Result<std::vector<Address>> resolve_host(const std::string& host, int port);  // names too; blocking
-// Usable addresses of this machine after the filter ("eth0,ib*" or "^docker*"): loopback last, and only if nothing else or
-// asked for by name; port 0.
+// Numeric only: "10.0.0.1", "::1", "[::1]", "fe80::1%eth0". kInvalidArgument otherwise.
+Result<Address> parse_address(std::string_view host, int port);
+Address unix_address(std::string_view name);  // abstract; of `name` the first 107 bytes
+Result<std::vector<Address>> resolve_host(const std::string& host,
+                                          int port);  // names too; blocking
+// Usable addresses of this machine after the filter ("eth0,ib*" or "^docker*,veth*"): loopback
+// last, and only if nothing else or asked for by name; port 0. Empty on a machine without network;
+// kInvalidArgument if a filter matches nothing.
 Result<std::vector<Address>> local_addresses(const std::string& filter);
 
-Result<Fd> listen_on(const Address& address);      // non-blocking; port chosen by the kernel when 0
+Result<Fd> listen_on(const Address& address);  // non-blocking; port chosen by the kernel when 0
 Result<Address> bound_address(int fd);
 Result<Fd> start_connect(const Address& address);  // non-blocking, EINPROGRESS is ok
-void tune_tcp(int fd);                             // no delay, keepalive, user timeout
-// One message with descriptors attached, over a unix stream socket. Small messages only; kInProgress if it would block.
+// The next connection of a listener, non-blocking. kInProgress: none is there.
+Result<Fd> accept_from(int listener);
+// No delay, keepalive: a silent link to a vanished host fails within about half a minute.
+void tune_tcp(int fd);
+// TCP_USER_TIMEOUT of 30 s, for links whose reader is always reading. Not for data: a peer that
+// computes for minutes closes its receive window, and Linux (5.11 and later) counts that against
+// the user timeout as well.
+void limit_unread_time(int fd);
+// One message with descriptors attached, over a unix stream socket. Small messages only;
+// kInProgress if it would block.
 Status send_with_fds(int fd, std::span<const std::byte> bytes, std::span<const int> fds);
-// Receives what is there (at most bytes.size()); -1 descriptors absent. 0 bytes: end of stream. kInProgress: nothing there.
+// Receives what is there (at most bytes.size()); appends what descriptors came. 0 bytes: end of
+// stream. kInProgress: nothing there.
 Result<size_t> receive_with_fds(int fd, std::span<std::byte> bytes, std::vector<Fd>* fds);
 
 }  // namespace unisono::net

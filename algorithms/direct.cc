@@ -1,0 +1,183 @@
+// Direct: the slice's owner reads all. Rank o owns block o of n. Each rank sends every owner its
+// block (copy-in); the owner folds the n inputs of its block in rank order 0..n-1 in one step, so
+// they are rounded once, and sends the result to all (reduce); each rank puts the others' results
+// in place (copy-out). Three lanes, so that slice k+1 is copied in while slice k is reduced and
+// slice k-1 copied out. Two meetings whatever n: the algorithm of shared memory, and of any network
+// where all pairs are equally far. The owner's fold is the reproducible order.
+//
+// Notation: n ranks, S bytes of the collective (all n blocks for all-gather and kin).
+//   all-reduce:     n-1 copy-in + 1 reduce (+ n-1 sends without multicast and n > 2) + n-1 copy-out
+//   steps; a rank sends
+//                   (n-1)/n S and S/n to all, receives 2 (n-1)/n S.
+//   reduce-scatter: n-1 copy-in + 1 reduce; sends and receives (n-1)/n S.
+//   reduce:         as reduce-scatter, then non-root owners send their block to the root: the root
+//   receives 2 (n-1)/n S. all-gather:     as flat.h: 1 (n-1 without multicast) + n-1 steps.
+//   broadcast:      the root's 1 step sends S to all (n-1 steps without multicast); the others
+//   receive in 1. gather, scatter: the root n steps, (n-1)/n S; the others 1 step, S/n.
+//
+// Paper: Rabenseifner: Optimization of Collective Reduction Operations (2004), for reduce-scatter +
+// all-gather; over shared memory: Jain et al., Framework for Scalable Intra-Node Collective
+// Operations using Shared Memory (SC 2018).
+#include "algorithms/builder.h"
+#include "algorithms/flat.h"
+#include "algorithms/rows.h"
+
+namespace unisono {
+namespace {
+
+constexpr const char* kName = "direct";
+constexpr int32_t kInputs = 0, kResults = 1;  // channel numbers
+
+void copy_in(PlanBuilder* plan, int8_t lane) {
+  plan->repeat(plan->n() - 1, [&](int32_t i) {
+    const int32_t owner = plan->after(1 + i);
+    plan->step(lane, {.sources = {plan->input(owner)}, .forward = plan->to(owner, kInputs)});
+  });
+}
+
+// The own block of all ranks' inputs, in rank order.
+std::vector<Source> own_block_of_all(PlanBuilder* plan) {
+  std::vector<Source> sources;
+  for (int32_t rank = 0; rank < plan->n(); ++rank) {
+    if (rank == plan->me())
+      sources.push_back(plan->input(plan->me()));
+    else
+      sources.push_back(plan->receive(rank, kInputs));
+  }
+  return sources;
+}
+
+void direct_all_reduce(PlanBuilder* plan) {
+  const int8_t in = plan->lane("copy-in"), reduce = plan->lane("reduce"),
+               out = plan->lane("copy-out");
+  copy_in(plan, in);
+  plan->step_to_all(
+      reduce, {.sources = own_block_of_all(plan), .into = plan->output(plan->me()), .final = true},
+      kResults);
+  plan->repeat(plan->n() - 1, [&](int32_t i) {
+    const int32_t owner = plan->after(1 + i);
+    plan->step(out,
+               {.sources = {plan->receive_shared(owner, kResults)}, .into = plan->output(owner)});
+  });
+}
+
+void direct_reduce_scatter(PlanBuilder* plan) {
+  const int8_t in = plan->lane("copy-in"), reduce = plan->lane("reduce");
+  copy_in(plan, in);
+  plan->step(reduce, {.sources = own_block_of_all(plan), .into = plan->output(0), .final = true});
+}
+
+void direct_reduce(PlanBuilder* plan) {
+  const int8_t in = plan->lane("copy-in"), reduce = plan->lane("reduce"),
+               out = plan->lane("copy-out");
+  copy_in(plan, in);
+  StepSpec fold{.sources = own_block_of_all(plan), .final = true};
+  if (!plan->is_root()) {
+    fold.forward = plan->to(plan->root(), kResults);
+    plan->step(reduce, std::move(fold));
+    return;
+  }
+  fold.into = plan->output(plan->me());
+  plan->step(reduce, std::move(fold));
+  plan->repeat(plan->n() - 1, [&](int32_t i) {
+    const int32_t owner = plan->after(1 + i);
+    plan->step(out, {.sources = {plan->receive(owner, kResults)}, .into = plan->output(owner)});
+  });
+}
+
+void direct_broadcast(PlanBuilder* plan) {
+  const int8_t send = plan->lane("send"), receive = plan->lane("receive");
+  if (plan->is_root())
+    plan->step_to_all(send, {.sources = {plan->input(0)}, .into = plan->output(0)});
+  else
+    plan->step(receive, {.sources = {plan->receive_shared(plan->root())}, .into = plan->output(0)});
+}
+
+void direct_scatter(PlanBuilder* plan) {
+  const int8_t send = plan->lane("send"), receive = plan->lane("receive");
+  if (!plan->is_root()) {
+    plan->step(receive, {.sources = {plan->receive(plan->root())}, .into = plan->output(0)});
+    return;
+  }
+  plan->repeat(plan->n() - 1, [&](int32_t i) {
+    const int32_t peer = plan->after(1 + i);
+    plan->step(send, {.sources = {plan->input(peer)}, .forward = plan->to(peer)});
+  });
+  plan->step(send, {.sources = {plan->input(plan->me())}, .into = plan->output(0)});
+}
+
+bool supports(const PlanRequest& request) {
+  return request.collective != Collective::kAllToAll && request.collective != Collective::kBarrier;
+}
+
+Plan build(const PlanRequest& request) {
+  const bool reproducible = has_op(request.collective);
+  if (request.ranks == 1) return copy_plan(kName, request, true, reproducible);
+  // Blocks have owners only where the vector is reduced.
+  const bool sliced = has_op(request.collective);
+  PlanBuilder plan(kName, request, sliced ? request.ranks : 1);
+  switch (request.collective) {
+    case Collective::kAllReduce:
+      direct_all_reduce(&plan);
+      break;
+    case Collective::kReduceScatter:
+      direct_reduce_scatter(&plan);
+      break;
+    case Collective::kReduce:
+      direct_reduce(&plan);
+      break;
+    case Collective::kAllGather:
+      flat_all_gather(&plan);
+      break;
+    case Collective::kGather:
+      flat_gather(&plan);
+      break;
+    case Collective::kBroadcast:
+      direct_broadcast(&plan);
+      break;
+    case Collective::kScatter:
+      direct_scatter(&plan);
+      break;
+    default:
+      CHECK(supports(request));
+  }
+  return plan.finish(true, reproducible);
+}
+
+Cost cost(const PlanRequest& request) {
+  if (request.ranks == 1) return {.copy_bytes = 1};
+  const double n = request.ranks;
+  const double share = (n - 1) / n;
+  const double sends_to_all = request.multicast || request.ranks == 2 ? 1 : n - 1;
+  switch (request.collective) {
+    case Collective::kAllReduce:
+      return {.messages = n - 1 + sends_to_all, .wire_bytes = 2 * share, .reduce_bytes = 1};
+    case Collective::kReduce:
+      return {.messages = n, .wire_bytes = 2 * share, .reduce_bytes = 1};
+    case Collective::kReduceScatter:
+      return {.messages = n - 1, .wire_bytes = share, .reduce_bytes = 1};
+    case Collective::kAllGather:
+      return {.messages = sends_to_all, .wire_bytes = share, .copy_bytes = 1 / n};
+    case Collective::kBroadcast:
+      return {.messages = sends_to_all, .wire_bytes = sends_to_all, .copy_bytes = 1};
+    case Collective::kGather:
+      return {.messages = 1, .wire_bytes = share, .copy_bytes = 1 / n};
+    default:
+      return {.messages = n - 1, .wire_bytes = share, .copy_bytes = 1 / n};
+  }
+}
+
+}  // namespace
+
+Algorithm direct_row() {
+  return {.name = kName,
+          .paper = "Rabenseifner 2004; Jain et al. 2018",
+          .reproducible = true,
+          .late = true,
+          .pipelines = true,
+          .supports = supports,
+          .build = build,
+          .cost = cost};
+}
+
+}  // namespace unisono

@@ -1,0 +1,29 @@
+// Checks of the C API's arguments: every error names the argument. Pure.
+#pragma once
+
+#include "comm/call.h"
+#include "comm/communicator.h"
+#include "unisono/unisono.h"
+
+namespace unisono {
+
+struct RawCall {
+  Collective collective = Collective::kBarrier;
+  const void* send = nullptr;
+  void* recv = nullptr;
+  size_t count = 0;
+  uniDataType_t type = uniUint8;
+  uniRedOp_t op = uniSum;
+  int root = -1;
+};
+
+// Fills `call`, with the buffers that this rank does not use set to null.
+Status check_call(const Communicator& comm, const RawCall& raw, Call* call);
+// Of send, recv and recv-any. `peer` is not checked for recv-any.
+Status check_transfer(const Communicator& comm, const void* buffer, size_t count,
+                      uniDataType_t type, int peer, const char* buffer_name);
+
+// The scalar of a pre-multiplied sum, of a float type.
+Status read_scalar(const void* scalar, uniDataType_t type, double* value);
+
+}  // namespace unisono

@@ -1,0 +1,162 @@
+// The collectives and point-to-point calls of unisono.h: check, then issue.
+#include "comm/arguments.h"
+#include "comm/group.h"
+#include "comm/handles.h"
+
+using unisono::Collective;
+using unisono::RawCall;
+using unisono::Status;
+
+namespace unisono {
+namespace {
+
+Status issue(const RawCall& raw, uniComm_t comm, uniStream_t stream) {
+  TRY(check_comm(comm));
+  Call call;
+  TRY(check_call(*comm->communicator, raw, &call));
+  return issue_collective(*comm->communicator, call, stream == nullptr ? nullptr : &stream->stream);
+}
+
+uniResult_t collective(const RawCall& raw, uniComm_t comm, uniStream_t stream) {
+  const Status status = issue(raw, comm, stream);
+  if (__builtin_expect(status.ok(), 1)) return uniSuccess;
+  group_note(status);
+  return report_error(status.annotate(collective_name(raw.collective)));
+}
+
+Status issue_pair(const Transfer& transfer, uniDataType_t type, int checked_peer,
+                  const char* buffer, uniComm_t comm, uniStream_t stream) {
+  TRY(check_comm(comm));
+  TRY(check_transfer(*comm->communicator, transfer.data, transfer.count, type, checked_peer,
+                     buffer));
+  Transfer checked = transfer;
+  checked.type = static_cast<DataType>(type);
+  return issue_transfer(*comm->communicator, checked,
+                        stream == nullptr ? nullptr : &stream->stream);
+}
+
+uniResult_t pair_call(const char* name, const Transfer& transfer, uniDataType_t type,
+                      int checked_peer, const char* buffer, uniComm_t comm, uniStream_t stream) {
+  const Status status = issue_pair(transfer, type, checked_peer, buffer, comm, stream);
+  if (status.ok()) return uniSuccess;
+  group_note(status);
+  return report_error(status.annotate(name));
+}
+
+}  // namespace
+}  // namespace unisono
+
+uniResult_t uniAllReduce(const void* send, void* recv, size_t count, uniDataType_t type,
+                         uniRedOp_t op, uniComm_t comm, uniStream_t stream) {
+  return unisono::collective({Collective::kAllReduce, send, recv, count, type, op, -1}, comm,
+                             stream);
+}
+
+uniResult_t uniReduce(const void* send, void* recv, size_t count, uniDataType_t type, uniRedOp_t op,
+                      int root, uniComm_t comm, uniStream_t stream) {
+  return unisono::collective({Collective::kReduce, send, recv, count, type, op, root}, comm,
+                             stream);
+}
+
+uniResult_t uniBroadcast(const void* send, void* recv, size_t count, uniDataType_t type, int root,
+                         uniComm_t comm, uniStream_t stream) {
+  return unisono::collective({Collective::kBroadcast, send, recv, count, type, uniSum, root}, comm,
+                             stream);
+}
+
+uniResult_t uniAllGather(const void* send, void* recv, size_t count, uniDataType_t type,
+                         uniComm_t comm, uniStream_t stream) {
+  return unisono::collective({Collective::kAllGather, send, recv, count, type, uniSum, -1}, comm,
+                             stream);
+}
+
+uniResult_t uniReduceScatter(const void* send, void* recv, size_t count, uniDataType_t type,
+                             uniRedOp_t op, uniComm_t comm, uniStream_t stream) {
+  return unisono::collective({Collective::kReduceScatter, send, recv, count, type, op, -1}, comm,
+                             stream);
+}
+
+uniResult_t uniGather(const void* send, void* recv, size_t count, uniDataType_t type, int root,
+                      uniComm_t comm, uniStream_t stream) {
+  return unisono::collective({Collective::kGather, send, recv, count, type, uniSum, root}, comm,
+                             stream);
+}
+
+uniResult_t uniScatter(const void* send, void* recv, size_t count, uniDataType_t type, int root,
+                       uniComm_t comm, uniStream_t stream) {
+  return unisono::collective({Collective::kScatter, send, recv, count, type, uniSum, root}, comm,
+                             stream);
+}
+
+uniResult_t uniAllToAll(const void* send, void* recv, size_t count, uniDataType_t type,
+                        uniComm_t comm, uniStream_t stream) {
+  return unisono::collective({Collective::kAllToAll, send, recv, count, type, uniSum, -1}, comm,
+                             stream);
+}
+
+uniResult_t uniBarrier(uniComm_t comm, uniStream_t stream) {
+  return unisono::collective({Collective::kBarrier, nullptr, nullptr, 0, uniUint8, uniSum, -1},
+                             comm, stream);
+}
+
+uniResult_t uniSend(const void* send, size_t count, uniDataType_t type, int peer, uniComm_t comm,
+                    uniStream_t stream) {
+  unisono::Transfer transfer;
+  transfer.data = static_cast<std::byte*>(const_cast<void*>(send));
+  transfer.count = count;
+  transfer.peer = peer;
+  return unisono::pair_call("send", transfer, type, peer, "send", comm, stream);
+}
+
+uniResult_t uniRecv(void* recv, size_t count, uniDataType_t type, int peer, uniComm_t comm,
+                    uniStream_t stream) {
+  unisono::Transfer transfer;
+  transfer.receive = true;
+  transfer.data = static_cast<std::byte*>(recv);
+  transfer.count = count;
+  transfer.peer = peer;
+  return unisono::pair_call("recv", transfer, type, peer, "recv", comm, stream);
+}
+
+uniResult_t uniRecvAny(void* recv, size_t count, uniDataType_t type, int* source, uniComm_t comm,
+                       uniStream_t stream) {
+  unisono::Transfer transfer;
+  transfer.receive = true;
+  transfer.data = static_cast<std::byte*>(recv);
+  transfer.count = count;
+  transfer.peer = unisono::kAnySource;
+  transfer.source = source;
+  return unisono::pair_call("recv_any", transfer, type, 0, "recv", comm, stream);
+}
+
+uniResult_t uniGroupStart(void) {
+  unisono::group_start();
+  return uniSuccess;
+}
+
+uniResult_t uniGroupEnd(void) {
+  return unisono::report(unisono::group_end());
+}
+
+uniResult_t uniRedOpCreatePreMulSum(uniRedOp_t* op, const void* scalar, uniDataType_t type,
+                                    uniComm_t comm) {
+  const Status status = [&]() -> Status {
+    TRY(unisono::check_comm(comm));
+    if (op == nullptr) return unisono::error(unisono::Code::kInvalidArgument, "op: is null");
+    if (scalar == nullptr)
+      return unisono::error(unisono::Code::kInvalidArgument, "scalar: is null");
+    double value = 0;
+    TRY(unisono::read_scalar(scalar, type, &value));
+    TRY_ASSIGN(const uint32_t handle,
+               comm->communicator->create_premul_sum(value, static_cast<unisono::DataType>(type)));
+    *op = static_cast<uniRedOp_t>(handle);
+    return {};
+  }();
+  return unisono::report(status);
+}
+
+uniResult_t uniRedOpDestroy(uniRedOp_t op, uniComm_t comm) {
+  Status status = unisono::check_comm(comm);
+  if (status.ok()) status = comm->communicator->destroy_op(static_cast<uint32_t>(op));
+  return unisono::report(status);
+}

@@ -1,0 +1,102 @@
+// Host streams and events of unisono.h.
+#include "comm/handles.h"
+
+using unisono::Code;
+using unisono::error;
+using unisono::Status;
+
+namespace {
+
+Status need(const void* pointer, const char* name) {
+  if (pointer != nullptr) return {};
+  return error(Code::kInvalidArgument, "{}: is null", name);
+}
+
+Status not_own_thread(uniStream_t stream, const char* what) {
+  if (!stream->stream.on_own_thread()) return {};
+  return error(Code::kInvalidUsage, "stream: a host function must not {} its own stream", what);
+}
+
+}  // namespace
+
+uniResult_t uniStreamCreate(uniStream_t* stream) {
+  const Status status = need(stream, "stream");
+  if (status.ok()) *stream = new uniStream;
+  return unisono::report(status);
+}
+
+uniResult_t uniStreamDestroy(uniStream_t stream) {
+  if (stream == nullptr) return uniSuccess;
+  const Status status = not_own_thread(stream, "destroy");
+  if (!status.ok()) return unisono::report(status);
+  delete stream;
+  return uniSuccess;
+}
+
+uniResult_t uniStreamSynchronize(uniStream_t stream) {
+  Status status = need(stream, "stream");
+  if (status.ok()) status = not_own_thread(stream, "wait for");
+  if (status.ok()) status = stream->stream.synchronize();
+  return unisono::report(status);
+}
+
+uniResult_t uniStreamQuery(uniStream_t stream) {
+  const Status status = need(stream, "stream");
+  if (!status.ok()) return unisono::report(status);
+  return stream->stream.idle() ? uniSuccess : uniInProgress;
+}
+
+uniResult_t uniStreamWaitEvent(uniStream_t stream, uniEvent_t event) {
+  Status status = need(stream, "stream");
+  if (status.ok()) status = need(event, "event");
+  if (!status.ok()) return unisono::report(status);
+  unisono::StreamWork work;
+  work.wait = event->event;
+  work.event_record = event->event->last_record();
+  return unisono::report(stream->stream.enqueue(std::move(work)));
+}
+
+uniResult_t uniStreamLaunchHostFunc(uniStream_t stream, uniHostFn_t fn, void* arg) {
+  Status status = need(stream, "stream");
+  if (status.ok()) status = need(reinterpret_cast<const void*>(fn), "fn");
+  if (!status.ok()) return unisono::report(status);
+  unisono::StreamWork work;
+  work.host = [fn, arg](const Status& so_far) { fn(arg, static_cast<uniResult_t>(so_far.code())); };
+  return unisono::report(stream->stream.enqueue(std::move(work)));
+}
+
+uniResult_t uniStreamWrapCuda(uniStream_t*, void*) {
+  return unisono::report(
+      error(Code::kInvalidUsage, "uniStreamWrapCuda: this version has no CUDA support"));
+}
+
+uniResult_t uniEventCreate(uniEvent_t* event) {
+  const Status status = need(event, "event");
+  if (status.ok()) *event = new uniEvent;
+  return unisono::report(status);
+}
+
+uniResult_t uniEventRecord(uniEvent_t event, uniStream_t stream) {
+  Status status = need(event, "event");
+  if (status.ok()) status = need(stream, "stream");
+  if (status.ok()) status = stream->stream.record(event->event);
+  return unisono::report(status);
+}
+
+uniResult_t uniEventQuery(uniEvent_t event) {
+  const Status status = need(event, "event");
+  if (!status.ok()) return unisono::report(status);
+  return event->event->reached(event->event->last_record()) ? uniSuccess : uniInProgress;
+}
+
+uniResult_t uniEventSynchronize(uniEvent_t event, int64_t timeout_ms) {
+  const Status status = need(event, "event");
+  if (!status.ok()) return unisono::report(status);
+  if (event->event->wait(event->event->last_record(), timeout_ms)) return uniSuccess;
+  return unisono::report(error(Code::kTimeout, "event: not reached within {} ms", timeout_ms));
+}
+
+uniResult_t uniEventDestroy(uniEvent_t event) {
+  delete event;
+  return uniSuccess;
+}

@@ -1,0 +1,52 @@
+#include "comm/collective_operation.h"
+
+#include "comm/communicator.h"
+
+namespace unisono {
+
+Status CollectiveOperation::start() {
+  Communicator& comm = communicator();
+  const Communicator::Prepared* prepared = nullptr;
+  TRY(comm.prepare(call_, &prepared));
+  bound_ = prepared->bound;
+  sequence_ = comm.next_sequence();
+  fingerprint_ = fingerprint_of(prepared->hash, sequence_);
+  comm.recorder().record(sequence_, fingerprint_, call_, bound_->algorithm_name);
+  use_small_ = prepared->small;
+  if (use_small_) {
+    small_.begin(*bound_, call_, prepared->geometry, fingerprint_);
+  } else {
+    lanes_.begin(*bound_, call_, prepared->geometry, fingerprint_);
+  }
+  return {};
+}
+
+void CollectiveOperation::abandon() {
+  if (bound_ == nullptr) return;
+  if (use_small_) {
+    small_.abandon();
+  } else {
+    lanes_.abandon();
+  }
+}
+
+StallReport CollectiveOperation::stall() const {
+  StallReport report;
+  if (bound_ == nullptr) {
+    report.call.collective = call_.collective;
+    report.call.type = call_.type;
+    report.call.op = call_.op;
+    report.call.root = call_.root;
+    report.call.count = call_.count;
+    return report;
+  }
+  if (auto record = communicator().recorder().find(sequence_)) report.call = *record;
+  if (use_small_) {
+    small_.describe(&report);
+  } else {
+    lanes_.describe(&report);
+  }
+  return report;
+}
+
+}  // namespace unisono

@@ -1,0 +1,174 @@
+// Communicator: one rank's membership in a group: its transports, control, plans and turns. Made by
+// communicator_builder.h.
+//
+// Operations run one after the other in the order in which they were issued (tickets), whatever
+// their stream; the thread that holds the turn drives the transports, nobody else touches them.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "algorithms/registry.h"
+#include "base/env.h"
+#include "base/net/endpoint.h"
+#include "comm/bound_plan.h"
+#include "comm/call.h"
+#include "comm/control/control.h"
+#include "comm/geometry.h"
+#include "comm/operation.h"
+#include "comm/planner.h"
+#include "comm/recorder.h"
+#include "comm/settings.h"
+#include "transports/registry.h"
+
+namespace unisono {
+
+class CollectiveOperation;
+
+class Communicator {
+ public:
+  ~Communicator();
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  int32_t rank() const { return rank_; }
+  int32_t ranks() const { return agreement_.ranks; }
+  Env& env() const { return *env_; }
+  Waiter& waiter() const { return *waiter_; }
+  const Settings& settings() const { return settings_; }
+  const Agreement& agreement() const { return agreement_; }
+  const std::shared_ptr<World>& world() const { return world_; }
+  Control* control() const { return control_.get(); }  // null for one rank
+  int64_t timeout_ms() const { return timeout_ms_.load(std::memory_order_relaxed); }
+  void set_timeout_ms(int64_t ms) { timeout_ms_.store(ms, std::memory_order_relaxed); }
+  std::string peer_name(int32_t peer) const;  // "rank 3 (host)"; -1: "any rank"
+
+  // ---- Turns. issue(): by the caller's thread, in program order. ----
+  uint64_t issue() { return issued_++; }
+  uint64_t issued() const { return issued_; }
+  bool has_turn(uint64_t ticket) const { return done_.load(std::memory_order_acquire) == ticket; }
+  void complete_turn();
+  // Notifies `waiter` at each completed turn and at failure. Any thread.
+  void add_turn_waiter(Waiter* waiter);
+  void remove_turn_waiter(Waiter* waiter);
+
+  // ---- For the holder of the turn ----
+  bool poll();  // progress on all transports; true if anything moved. Notices failed links.
+  bool arm();   // Transport::arm of all
+  void disarm();
+  bool peer_left(int32_t peer) const;
+  struct Prepared {
+    const BoundPlan* bound = nullptr;
+    uint64_t hash = 0;
+    Geometry geometry;
+    bool small = false;
+    Call call;  // the key: pointers are not part of it
+  };
+  Status prepare(const Call& call, const Prepared** prepared);  // valid until the next prepare
+  uint64_t next_sequence() { return sequence_.fetch_add(1, std::memory_order_relaxed) + 1; }
+  Recorder& recorder() { return recorder_; }
+  // The ends of a point-to-point channel with `peer` (own rank: through memory).
+  Result<BoundChannel> open_pair_send(int32_t peer);
+  Result<BoundChannel> open_pair_recv(int32_t peer);
+  uint64_t next_pair_send(int32_t peer) { return ++pair_sent_[static_cast<size_t>(peer)]; }
+  uint64_t next_pair_recv(int32_t peer) { return ++pair_received_[static_cast<size_t>(peer)]; }
+  uint64_t peek_pair_recv(int32_t peer) const {
+    return pair_received_[static_cast<size_t>(peer)] + 1;
+  }
+  // A message with another operation's fingerprint: told to control, which finds out who differs.
+  void foreign_message(int32_t peer, const MessageHeader& header);
+  bool take_foreign(int32_t* peer);  // since the last take
+  uint64_t stream_bytes() const { return stream_bytes_; }
+  // 0 unless all of [data, data + bytes) lies in memory registered on this transport.
+  uint64_t registration_of(const Transport* transport, const std::byte* data, uint64_t bytes) const;
+  CollectiveOperation& blocking_operation() { return *blocking_operation_; }
+
+  // ---- Failure: sticky, spread to all ranks. Any thread. ----
+  void fail(const Status& status);
+  bool failed() const { return failed_.load(std::memory_order_acquire); }
+  Status status() const;
+
+  // ---- Outside the data path ----
+  Status register_memory(void* pointer, size_t bytes, void** handle);
+  Status deregister_memory(void* handle);
+  Result<uint32_t> create_premul_sum(double scalar, DataType type);
+  Status destroy_op(uint32_t handle);
+  // The scalar of a created op, checked against the call's type.
+  Status op_scalar(uint32_t handle, DataType type, double* scalar) const;
+  size_t memory_bytes() const;
+  std::string transports_in_use() const;
+  int32_t local_ranks() const { return local_ranks_; }
+  const char* last_algorithm() const;
+  uint64_t sequence() const { return sequence_.load(std::memory_order_relaxed); }
+  // Waits until every issued operation is complete (or failed). The turn is then free.
+  void drain();
+  bool idle() const { return done_.load(std::memory_order_acquire) == issued_; }
+  // Says farewell and closes all links; the destructor does it too.
+  void close();
+
+ private:
+  friend class CommunicatorBuilder;
+  struct PairLink {  // how this rank reaches another
+    Transport* transport = nullptr;
+  };
+  struct Registration {
+    std::byte* begin = nullptr;
+    size_t bytes = 0;
+    std::vector<std::pair<Transport*, uint64_t>> ids;
+  };
+  struct CreatedOp {
+    double scalar;
+    DataType type;
+    bool live;
+  };
+  using PlanKey = std::tuple<const Algorithm*, Collective, int32_t>;
+
+  Communicator();
+  Result<const BoundPlan*> bind(const Algorithm& algorithm, const Call& call);
+  Result<BoundChannel> open_channel(const ChannelId& id, uint32_t number);
+  void notify_all();
+
+  Settings settings_;
+  Agreement agreement_;
+  int32_t rank_ = 0, local_ranks_ = 1;
+  std::vector<std::string> hosts_;
+  std::shared_ptr<World> world_;
+  Env* env_ = nullptr;
+  std::unique_ptr<Waiter> waiter_;
+  std::shared_ptr<net::EventLoop> loop_;
+  std::unique_ptr<net::Endpoint> endpoint_;
+  std::unique_ptr<Control> control_;
+  std::vector<std::unique_ptr<Transport>> transports_;  // self first, then by preference
+  Transport* multicast_ = nullptr;                      // joins all ranks, or null
+  std::vector<PairLink> links_;                         // by rank
+
+  std::atomic<int64_t> timeout_ms_{kDefaultTimeoutMs};
+  uint64_t issued_ = 0;
+  std::atomic<uint64_t> done_{0};
+  std::atomic<int> turn_waiter_count_{0};
+  mutable std::mutex mutex_;  // turn waiters, local status, registrations, created ops
+  std::vector<Waiter*> turn_waiters_;
+  std::atomic<bool> failed_{false};
+  Status local_status_;
+
+  std::atomic<uint64_t> sequence_{0};
+  std::vector<uint64_t> pair_sent_, pair_received_;
+  std::atomic<int64_t> foreign_peer_{-1};
+  Recorder recorder_;
+  std::map<PlanKey, std::unique_ptr<BoundPlan>> plans_;
+  std::array<Prepared, 16> prepared_;
+  std::atomic<const char*> last_algorithm_{""};
+  std::unique_ptr<CollectiveOperation> blocking_operation_;
+  std::vector<Registration> registrations_;
+  std::vector<CreatedOp> created_ops_;
+  uint64_t stream_bytes_ = 16u << 20;
+  bool closed_ = false;
+};
+
+}  // namespace unisono

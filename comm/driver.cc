@@ -1,0 +1,260 @@
+#include "comm/driver.h"
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "comm/communicator.h"
+
+namespace unisono {
+namespace {
+
+constexpr int64_t kStallNs =
+    1'000'000'000;  // waited this long: tell control; then again at this interval
+constexpr int kTurnsBetweenClockReads = 64;
+
+std::string where(const Operation& operation, const StallReport& stall) {
+  const Communicator& comm = operation.communicator();
+  std::string text = operation.describe();
+  if (stall.step >= 0) text += fmt::format(", lane {} step {}", stall.lane, stall.step);
+  if (stall.peer >= 0) text += fmt::format(", waiting for {}", comm.peer_name(stall.peer));
+  return text;
+}
+
+std::string rank_list(const std::vector<int32_t>& ranks) {
+  return ranks.empty() ? "none" : fmt::format("{}", fmt::join(ranks, ", "));
+}
+
+// One operation in the hands of a Drive.
+struct Item {
+  Operation* operation = nullptr;
+  bool started = false, done = false;
+  int64_t waiting_since_ns = 0;  // 0: the clock has not been read since something moved
+  int64_t deadline_ns = 0;       // 0: not yet known; set at the first clock reading
+  int64_t next_stall_ns = 0;
+};
+
+class Drive {
+ public:
+  explicit Drive(std::span<Operation* const> operations) {
+    items_.reserve(operations.size());
+    for (Operation* operation : operations) items_.push_back({operation});
+    env_ = &operations.front()->communicator().env();
+  }
+
+  // The only operation has its turn and has been started.
+  void set_started() { items_.front().started = true; }
+
+  Status run() {
+    for (int idle = 0; left() != 0;) {
+      if (turn()) {
+        idle = 0;
+        continue;
+      }
+      if (left() == 0) break;
+      if (poll()) {
+        idle = 0;
+        continue;
+      }
+      idle++;
+      if (idle % kTurnsBetweenClockReads == 0) read_clock();
+      if (!env_->relax(idle)) sleep();
+    }
+    return first_error_;
+  }
+
+ private:
+  size_t left() const { return items_.size() - finished_; }
+
+  void finish(Item& item, const Status& status) {
+    item.done = true;
+    finished_++;
+    if (!status.ok() && first_error_.ok()) first_error_ = status;
+    if (item.started) item.operation->communicator().complete_turn();
+  }
+
+  // A failure of the communicator, in this operation's words.
+  void finish_failed(Item& item) {
+    Communicator& comm = item.operation->communicator();
+    const Status status = comm.status();
+    item.operation->abandon();
+    finish(item, status.annotate(where(*item.operation, item.operation->stall())));
+  }
+
+  bool turn() {
+    bool moved = false;
+    for (Item& item : items_) {
+      if (item.done) continue;
+      Communicator& comm = item.operation->communicator();
+      if (!item.started) {
+        if (!comm.has_turn(item.operation->ticket)) continue;
+        item.started = moved = true;
+        if (comm.failed()) {
+          finish(item, comm.status().annotate("the communicator has failed"));
+          continue;
+        }
+        if (Status status = item.operation->start(); !status.ok()) {
+          // The other ranks wait for this one: it cannot just stay away.
+          comm.fail(status);
+          finish(item, status);
+          continue;
+        }
+      }
+      const Advance advance = item.operation->advance();
+      if (advance == Advance::kDone) {
+        finish(item, {});
+        moved = true;
+      } else if (advance == Advance::kMoved) {
+        item.waiting_since_ns = 0;
+        moved = true;
+      } else if (comm.failed()) {
+        finish_failed(item);
+        moved = true;
+      }
+    }
+    return moved;
+  }
+
+  bool poll() {
+    bool moved = false;
+    for (Item& item : items_) {
+      if (item.done || !item.started) continue;
+      Communicator& comm = item.operation->communicator();
+      moved = comm.poll() || moved;
+      int32_t peer = -1;
+      if (__builtin_expect(comm.take_foreign(&peer), 0)) publish(item, true, peer);
+    }
+    return moved;
+  }
+
+  void publish(Item& item, bool suspicious, int32_t peer) {
+    Communicator& comm = item.operation->communicator();
+    StallReport report = item.operation->stall();
+    report.suspicious = suspicious;
+    if (peer >= 0) report.peer = peer;
+    if (comm.control() != nullptr) comm.control()->publish_stall(report);
+  }
+
+  void read_clock() {
+    const int64_t now = env_->now_ns();
+    for (Item& item : items_) {
+      if (item.done || !item.started) continue;
+      Communicator& comm = item.operation->communicator();
+      if (item.deadline_ns == 0) {
+        const int64_t timeout_ms = item.operation->timeout_ms;
+        item.deadline_ns =
+            timeout_ms > (kNeverNs - now) / 1'000'000 ? kNeverNs : now + timeout_ms * 1'000'000;
+      }
+      if (item.waiting_since_ns == 0) {
+        item.waiting_since_ns = now;
+        item.next_stall_ns = now + kStallNs;
+      }
+      const StallReport stall = item.operation->stall();
+      if (comm.peer_left(stall.peer)) {
+        comm.fail(error(Code::kRemoteError, "{}: {} has left the communicator",
+                        where(*item.operation, stall), comm.peer_name(stall.peer)));
+      } else if (now >= item.deadline_ns) {
+        expire(comm, item, stall);
+      } else if (now >= item.next_stall_ns) {
+        item.next_stall_ns = now + kStallNs;
+        publish(item, false, -1);
+      }
+    }
+  }
+
+  void expire(Communicator& comm, const Item& item, const StallReport& stall) {
+    std::string arrived;
+    if (comm.control() != nullptr && stall.call.sequence != 0) {
+      arrived = fmt::format("; other ranks known to wait in it: {}",
+                            rank_list(comm.control()->arrived(stall.call.sequence)));
+    }
+    comm.fail(error(Code::kTimeout, "{} timed out after {} ms{}", where(*item.operation, stall),
+                    item.operation->timeout_ms, arrived));
+  }
+
+  void sleep() {
+    read_clock();
+    std::vector<Waiter*> waiters;
+    int64_t until = kNeverNs;
+    bool ready = false;
+    for (Item& item : items_) {
+      if (item.done) continue;
+      Communicator& comm = item.operation->communicator();
+      if (item.started) {
+        waiters.push_back(&comm.waiter());
+        until = std::min({until, item.deadline_ns, item.next_stall_ns});
+        ready = comm.arm() || ready;
+      } else {
+        if (!turn_waiter_) turn_waiter_ = env_->make_waiter();
+        comm.add_turn_waiter(turn_waiter_.get());
+        ready = ready || comm.has_turn(item.operation->ticket);
+      }
+    }
+    if (turn_waiter_) waiters.push_back(turn_waiter_.get());
+    if (!ready) env_->wait(waiters, until);
+    for (Item& item : items_) {
+      if (item.done) continue;
+      Communicator& comm = item.operation->communicator();
+      if (item.started) {
+        comm.disarm();
+      } else {
+        comm.remove_turn_waiter(turn_waiter_.get());
+      }
+    }
+  }
+
+  Env* env_ = nullptr;
+  std::vector<Item> items_;
+  size_t finished_ = 0;
+  Status first_error_;
+  std::unique_ptr<Waiter> turn_waiter_;  // for operations whose turn has not come
+};
+
+}  // namespace
+
+Status drive(std::span<Operation* const> operations) {
+  if (operations.empty()) return {};
+  return Drive(operations).run();
+}
+
+Status drive_one(Operation& operation) {
+  constexpr int kSpinTurns = 256;
+  Communicator& comm = operation.communicator();
+  Operation* const list[] = {&operation};
+  if (!comm.has_turn(operation.ticket) || comm.failed()) return Drive(list).run();
+  if (Status status = operation.start(); !status.ok()) {
+    comm.fail(status);
+    comm.complete_turn();
+    return status;
+  }
+  // Where peers are a load away, polling transports that carry nothing would only delay the load.
+  const int poll_mask = comm.agreement().same_memory ? 15 : 0;
+  for (int idle = 0; idle < kSpinTurns;) {
+    const Advance advance = operation.advance();
+    if (advance == Advance::kDone) {
+      comm.complete_turn();
+      return {};
+    }
+    if (advance == Advance::kMoved) {
+      idle = 0;
+      continue;
+    }
+    idle++;
+    if ((idle & poll_mask) == 0 && comm.poll()) idle = 0;
+    if (!comm.env().relax(idle)) break;
+  }
+  Drive slow(list);
+  slow.set_started();
+  return slow.run();
+}
+
+void wait_for_turn(Communicator& communicator, uint64_t ticket) {
+  if (communicator.has_turn(ticket)) return;
+  const std::unique_ptr<Waiter> waiter = communicator.env().make_waiter();
+  communicator.add_turn_waiter(waiter.get());
+  Waiter* const list[] = {waiter.get()};
+  while (!communicator.has_turn(ticket)) communicator.env().wait(list, kNeverNs);
+  communicator.remove_turn_waiter(waiter.get());
+}
+
+}  // namespace unisono

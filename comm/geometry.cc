@@ -1,0 +1,20 @@
+#include "comm/geometry.h"
+
+namespace unisono {
+
+Geometry make_geometry(const Plan& plan, uint64_t count, uint64_t type_bytes,
+                       uint64_t slice_bytes) {
+  Geometry g;
+  g.rule = plan.rule;
+  g.count = count;
+  g.blocks = plan.blocks;
+  g.align = std::max<uint64_t>(1, 64 / type_bytes);
+  const uint64_t per_block = slice_bytes / static_cast<uint64_t>(plan.message_blocks) / type_bytes;
+  g.slice_elements =
+      std::max<uint64_t>(1, per_block >= g.align ? per_block / g.align * g.align : per_block);
+  const uint64_t longest = g.length(0);  // no later block is longer
+  g.rounds = std::max<uint64_t>(1, (longest + g.slice_elements - 1) / g.slice_elements);
+  return g;
+}
+
+}  // namespace unisono

@@ -1,0 +1,160 @@
+#include "comm/group.h"
+
+#include <algorithm>
+#include <map>
+
+#include "comm/collective_operation.h"
+#include "comm/driver.h"
+
+namespace unisono {
+namespace {
+
+struct Pending {
+  Communicator* comm = nullptr;
+  Stream* stream = nullptr;
+  bool is_transfer = false;
+  Call call;
+  Transfer transfer;
+};
+
+struct Group {
+  int depth = 0;
+  std::vector<Pending> calls;
+  Status refused;
+};
+
+thread_local Group group;
+
+std::unique_ptr<CollectiveOperation> make_collective(Communicator& comm, const Call& call) {
+  auto operation = std::make_unique<CollectiveOperation>(comm);
+  operation->set(call);
+  return operation;
+}
+
+void take_ticket(Operation& operation) {
+  Communicator& comm = operation.communicator();
+  operation.ticket = comm.issue();
+  operation.timeout_ms = comm.timeout_ms();
+}
+
+// Program order gives the tickets; neighbouring transfers of one communicator and stream become one
+// operation.
+std::map<Stream*, std::vector<std::unique_ptr<Operation>>> build(
+    const std::vector<Pending>& calls) {
+  std::map<Stream*, std::vector<std::unique_ptr<Operation>>> lists;
+  std::map<Communicator*, std::pair<Stream*, PairOperation*>> open;
+  for (const Pending& pending : calls) {
+    auto& list = lists[pending.stream];
+    auto& [stream, pairs] = open[pending.comm];
+    if (!pending.is_transfer) {
+      pairs = nullptr;
+      list.push_back(make_collective(*pending.comm, pending.call));
+      take_ticket(*list.back());
+      continue;
+    }
+    if (pairs == nullptr || stream != pending.stream) {
+      auto operation = std::make_unique<PairOperation>(*pending.comm);
+      stream = pending.stream;
+      pairs = operation.get();
+      take_ticket(*operation);
+      list.push_back(std::move(operation));
+    }
+    pairs->add(pending.transfer);
+  }
+  return lists;
+}
+
+Status drive_here(const std::vector<std::unique_ptr<Operation>>& operations) {
+  std::vector<Operation*> list;
+  std::vector<Communicator*> comms;
+  for (const auto& operation : operations) {
+    list.push_back(operation.get());
+    comms.push_back(&operation->communicator());
+  }
+  std::sort(comms.begin(), comms.end(), [](const Communicator* a, const Communicator* b) {
+    return std::tuple(a->rank(), a) <
+           std::tuple(b->rank(), b);  // by rank: a simulated world replays exactly
+  });
+  comms.erase(std::unique(comms.begin(), comms.end()), comms.end());
+  for (Communicator* comm : comms) comm->env().enter(comm->rank());
+  Status status = drive(list);
+  for (Communicator* comm : comms) comm->env().leave(comm->rank());
+  return status;
+}
+
+Status enqueue_one(Stream& stream, std::unique_ptr<Operation> operation) {
+  TRY(stream.attach(operation->communicator()));
+  take_ticket(*operation);
+  StreamWork work;
+  work.operations.push_back(std::move(operation));
+  return stream.enqueue(std::move(work));
+}
+
+}  // namespace
+
+Status issue_collective(Communicator& comm, const Call& call, Stream* stream) {
+  if (__builtin_expect(group.depth > 0, 0)) {
+    group.calls.push_back({&comm, stream, false, call, {}});
+    return {};
+  }
+  if (stream != nullptr) return enqueue_one(*stream, make_collective(comm, call));
+  comm.env().enter(comm.rank());
+  CollectiveOperation& operation = comm.blocking_operation();
+  operation.set(call);
+  take_ticket(operation);
+  Status status = drive_one(operation);
+  comm.env().leave(comm.rank());
+  return status;
+}
+
+Status issue_transfer(Communicator& comm, const Transfer& transfer, Stream* stream) {
+  if (group.depth > 0) {
+    group.calls.push_back({&comm, stream, true, {}, transfer});
+    return {};
+  }
+  auto operation = std::make_unique<PairOperation>(comm);
+  operation->add(transfer);
+  if (stream != nullptr) return enqueue_one(*stream, std::move(operation));
+  comm.env().enter(comm.rank());
+  take_ticket(*operation);
+  Status status = drive_one(*operation);
+  comm.env().leave(comm.rank());
+  return status;
+}
+
+void group_start() {
+  group.depth++;
+}
+
+bool group_open() {
+  return group.depth > 0;
+}
+
+void group_note(const Status& status) {
+  if (group.depth > 0 && group.refused.ok()) group.refused = status;
+}
+
+Status group_end() {
+  if (group.depth == 0) return error(Code::kInvalidUsage, "uniGroupEnd without uniGroupStart");
+  if (--group.depth > 0) return {};
+  const std::vector<Pending> calls = std::exchange(group.calls, {});
+  const Status refused = std::exchange(group.refused, Status());
+  if (!refused.ok()) return refused.annotate("nothing of the group was issued");
+  for (const Pending& pending : calls) {
+    if (pending.stream != nullptr) TRY(pending.stream->attach(*pending.comm));
+  }
+  auto lists = build(calls);
+  Status first;
+  for (auto& [stream, operations] : lists) {
+    if (stream == nullptr) continue;
+    StreamWork work;
+    work.operations = std::move(operations);
+    if (Status status = stream->enqueue(std::move(work)); first.ok()) first = status;
+  }
+  if (auto here = lists.find(nullptr); here != lists.end()) {
+    if (Status status = drive_here(here->second); first.ok()) first = status;
+  }
+  return first;
+}
+
+}  // namespace unisono

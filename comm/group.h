@@ -1,0 +1,24 @@
+// Group: what uniGroupStart collects on a thread and uniGroupEnd issues at once; and how a single
+// call is issued.
+#pragma once
+
+#include "comm/call.h"
+#include "comm/communicator.h"
+#include "comm/pair_operation.h"
+#include "comm/stream.h"
+
+namespace unisono {
+
+// Issue a checked call: into the thread's open group, onto `stream`, or (null) to completion.
+Status issue_collective(Communicator& comm, const Call& call, Stream* stream);
+Status issue_transfer(Communicator& comm, const Transfer& transfer, Stream* stream);
+
+void group_start();
+// kInvalidUsage without a start. Returns the first argument error noted within the group, and then
+// issues nothing.
+Status group_end();
+bool group_open();
+// Notes that a call within the open group was refused.
+void group_note(const Status& status);
+
+}  // namespace unisono

@@ -1,0 +1,119 @@
+#include "comm/reach.h"
+
+#include <algorithm>
+
+#include "base/bytes.h"
+
+namespace unisono {
+
+ReachRow reach_row(const std::vector<std::unique_ptr<Transport>>& transports, int32_t rank,
+                   int32_t ranks) {
+  ReachRow row(transports.size(), std::vector<bool>(static_cast<size_t>(ranks)));
+  for (size_t t = 1; t < transports.size(); t++) {
+    for (int32_t peer = 0; peer < ranks; peer++) {
+      row[t][static_cast<size_t>(peer)] = peer != rank && transports[t]->reaches(peer);
+    }
+  }
+  return row;
+}
+
+std::string encode_reach(const ReachRow& row) {
+  std::string bytes;
+  for (const std::vector<bool>& transport : row) {
+    for (const bool reached : transport) bytes += reached ? '1' : '0';
+  }
+  return bytes;
+}
+
+Result<ReachRow> decode_reach(const std::string& bytes, size_t transports, int32_t ranks,
+                              int32_t from) {
+  const auto width = static_cast<size_t>(ranks);
+  if (bytes.size() != transports * width) {
+    return error(Code::kRemoteError, "rank {}: its report on links is malformed", from);
+  }
+  ReachRow row(transports, std::vector<bool>(width));
+  for (size_t i = 0; i < bytes.size(); i++) row[i / width][i % width] = bytes[i] == '1';
+  return row;
+}
+
+namespace {
+
+// The first transport by which both reach each other; 0: none.
+uint8_t pick(const std::vector<ReachRow>& rows, size_t a, size_t b) {
+  for (size_t t = 1; t < rows[a].size(); t++) {
+    if (rows[a][t][b] && rows[b][t][a]) return static_cast<uint8_t>(t);
+  }
+  return 0;
+}
+
+}  // namespace
+
+Result<Verdict> judge_reach(const std::vector<ReachRow>& rows,
+                            const std::vector<std::unique_ptr<Transport>>& transports,
+                            int64_t slice_bytes) {
+  Verdict v;
+  const size_t ranks = rows.size();
+  v.transport_of.assign(ranks, std::vector<uint8_t>(ranks, 0));
+  std::vector<bool> used(transports.size());
+  for (size_t a = 0; a < ranks; a++) {
+    for (size_t b = 0; b < ranks; b++) {
+      if (a == b) continue;
+      const uint8_t t = pick(rows, a, b);
+      if (t == 0) {
+        return error(Code::kRemoteError, "ranks {} and {} have no transport that joins them", a, b);
+      }
+      v.transport_of[a][b] = t;
+      used[t] = true;
+    }
+  }
+  const bool one = std::count(used.begin(), used.end(), true) == 1;
+  v.slice_bytes = kMaxSliceBytes;
+  v.slots = 64;
+  v.gigabytes_per_s = 1e9;
+  for (size_t t = 1; t < transports.size(); t++) {
+    if (!used[t]) continue;
+    const TransportCaps& caps = transports[t]->caps();
+    if (one && caps.multicast) v.multicast = static_cast<uint8_t>(t);
+    v.slice_bytes = std::min(v.slice_bytes, caps.slice_bytes);
+    v.slots = std::min(v.slots, caps.slots);
+    v.latency_us = std::max(v.latency_us, caps.latency_us);
+    v.gigabytes_per_s = std::min(v.gigabytes_per_s, caps.gigabytes_per_s);
+  }
+  if (slice_bytes > 0) {
+    v.slice_bytes = static_cast<uint32_t>(std::clamp<int64_t>(slice_bytes, 64, kMaxSliceBytes));
+  }
+  return v;
+}
+
+std::string encode_verdict(const Verdict& verdict, int32_t rank, bool oversubscribed) {
+  ByteWriter out;
+  out.put(verdict.multicast);
+  out.put(static_cast<uint8_t>(oversubscribed));
+  out.put(verdict.slice_bytes);
+  out.put(verdict.slots);
+  out.put(verdict.latency_us);
+  out.put(verdict.gigabytes_per_s);
+  for (const uint8_t t : verdict.transport_of[static_cast<size_t>(rank)]) out.put(t);
+  return out.take();
+}
+
+bool decode_verdict(const std::string& bytes, size_t transports, int32_t ranks,
+                    LinkChoice* choice) {
+  ByteReader in(bytes);
+  uint8_t oversubscribed = 0;
+  in.get(&choice->multicast);
+  in.get(&oversubscribed);
+  in.get(&choice->slice_bytes);
+  in.get(&choice->slots);
+  in.get(&choice->latency_us);
+  in.get(&choice->gigabytes_per_s);
+  choice->oversubscribed = oversubscribed != 0;
+  choice->transport_of.resize(static_cast<size_t>(ranks));
+  for (uint8_t& t : choice->transport_of) {
+    if (!in.get(&t) || t >= transports) return false;
+  }
+  return in.at_end() && choice->multicast < transports && choice->slice_bytes >= 64 &&
+         choice->slice_bytes <= kMaxSliceBytes && choice->slots >= 2 && choice->slots <= 64;
+}
+
+}  // namespace unisono

@@ -1,0 +1,7 @@
+#include "tests/transports/conformance.h"
+
+namespace unisono::testing {
+
+INSTANTIATE_TEST_SUITE_P(shm, Conformance, ::testing::Values(Setup{"shm"}));
+
+}  // namespace unisono::testing

@@ -1,0 +1,354 @@
+#include "transports/shm/channel.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace unisono::shm {
+namespace {
+
+#ifdef UNISONO_PLANT_MISSING_RELEASE
+constexpr std::memory_order kPublish =
+    std::memory_order_relaxed;  // the bug that a thread sanitizer must find
+#else
+constexpr std::memory_order kPublish = std::memory_order_release;
+#endif
+
+std::atomic<uint32_t>& never_asleep() {
+  static std::atomic<uint32_t> word{0};
+  return word;
+}
+
+template <class Word>
+inline void copy_word(std::byte* to, const std::byte* from) {
+  Word word;
+  std::memcpy(&word, from, sizeof word);
+  std::memcpy(to, &word, sizeof word);
+}
+
+// At most kInlineBytes, in words: a call of memcpy would cost as much as all the rest of a send.
+inline void copy_inline(std::byte* to, const std::byte* from, uint32_t bytes) {
+  if (bytes >= 8) {
+    for (uint32_t at = 0; at + 8 <= bytes; at += 8) copy_word<uint64_t>(to + at, from + at);
+    copy_word<uint64_t>(to + bytes - 8, from + bytes - 8);
+  } else if (bytes >= 4) {
+    copy_word<uint32_t>(to, from);
+    copy_word<uint32_t>(to + bytes - 4, from + bytes - 4);
+  } else {
+    for (uint32_t at = 0; at < bytes; ++at) to[at] = from[at];
+  }
+}
+
+}  // namespace
+
+void ring(std::atomic<uint32_t>& sleeping, int bell) {
+  // Taking the flag makes this the one call that rings; the sleeper sets it again before it sleeps
+  // again.
+  if (sleeping.exchange(0, std::memory_order_acq_rel) == 0) return;
+  const uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = ::write(bell, &one, sizeof one);
+}
+
+ShmSendEnd::ShmSendEnd(const ChannelKey& key, const ChannelShape& shape, Segment& own,
+                       uint64_t offset, std::vector<Peer*> readers,
+                       const std::map<uint64_t, Registered>& registered, StickyStatus& status)
+    : key_(key),
+      shape_(shape),
+      layout_(
+          block_layout(shape, key.reader == kEveryone ? static_cast<uint32_t>(readers.size()) : 1)),
+      ring_(reinterpret_cast<Descriptor*>(own.base() + offset + layout_.descriptors)),
+      arena_(own.base() + offset + layout_.arena),
+      unresolved_(0),
+      registered_(registered),
+      status_(status) {
+  auto* lines = reinterpret_cast<ReleasedLine*>(own.base() + offset);
+  for (size_t i = 0; i < readers.size(); ++i) {
+    if (readers[i] == nullptr) continue;  // ourselves, among everyone
+    readers_.push_back({&lines[i].count, nullptr, -1, readers[i]});
+  }
+  unresolved_ = readers_.size();
+  // Until a link is up its reader's flag is a word that never says "asleep", and each send looks
+  // again.
+  for (Reader& reader : readers_) reader.sleeping = &never_asleep();
+  resolve_readers();
+}
+
+SendOutcome ShmSendEnd::send(const MessageHeader& header, const void* data) {
+  CHECK(header.bytes <= shape_.slice_bytes);
+  if (__builtin_expect(reserved_, 0)) cancel_reservation();
+  if (header.bytes <= kInlineBytes) {
+    if (!has_descriptor()) return refuse();
+    copy_inline(descriptor().payload, static_cast<const std::byte*>(data), header.bytes);
+    publish(header, kInline);
+    return SendOutcome::kDone;
+  }
+  uint64_t offset = 0;
+  if (!has_descriptor() || !place(header.bytes, &offset)) return refuse();
+  std::memcpy(arena_ + offset, data, header.bytes);
+  publish(header, static_cast<uint32_t>(offset) | kInArena);
+  return SendOutcome::kDone;
+}
+
+std::byte* ShmSendEnd::reserve() {
+  if (!reserved_) {
+    // Room for a whole slice is found now; commit() takes no more than the message needs.
+    const uint64_t offset_before = next_offset_, taken_before = taken_;
+    if (!has_descriptor() || !place(shape_.slice_bytes, &reserved_offset_)) {
+      refuse();
+      return nullptr;
+    }
+    reserved_ = true;
+    reserved_from_ = {offset_before, taken_before};
+  }
+  return arena_ + reserved_offset_;
+}
+
+void ShmSendEnd::commit(const MessageHeader& header) {
+  CHECK(header.bytes <= shape_.slice_bytes && reserved_);
+  if (header.bytes <= kInlineBytes) {
+    cancel_reservation();
+    copy_inline(descriptor().payload, arena_ + reserved_offset_, header.bytes);
+    publish(header, kInline);
+    return;
+  }
+  reserved_ = false;
+  const uint64_t unused = layout_.slice_stride - round_up(header.bytes, kLineBytes);
+  next_offset_ -= unused;
+  taken_ -= unused;
+  publish(header, static_cast<uint32_t>(reserved_offset_) | kInArena);
+}
+
+void ShmSendEnd::cancel_reservation() {
+  reserved_ = false;
+  next_offset_ = reserved_from_.offset;
+  taken_ = reserved_from_.taken;
+}
+
+SendOutcome ShmSendEnd::send_reference(const MessageHeader& header, const void* data,
+                                       uint64_t registration) {
+  const auto found = registered_.find(registration);
+  const auto* bytes = static_cast<const std::byte*>(data);
+  // Small messages ride in the descriptor anyway; memory that the peers cannot see is copied.
+  if (header.bytes <= kInlineBytes || found == registered_.end() || !found->second.shared ||
+      bytes < found->second.address ||
+      bytes + header.bytes > found->second.address + found->second.bytes) {
+    return send(header, data);
+  }
+  CHECK(header.bytes <= shape_.slice_bytes);
+  if (reserved_) cancel_reservation();
+  if (!has_descriptor()) return refuse();
+  const Reference reference{registration, static_cast<uint64_t>(bytes - found->second.address)};
+  std::memcpy(descriptor().payload, &reference, sizeof reference);
+  last_reference_ = sent_ + 1;
+  publish(header, kByReference);
+  return SendOutcome::kPosted;
+}
+
+uint64_t ShmSendEnd::completed() const {
+  if (released_ < last_reference_) refresh();
+  completed_ = std::max(completed_, released_ < last_reference_ ? released_ : sent_);
+  reported_ = completed_;
+  return completed_;
+}
+
+// A contiguous piece of the arena ring, in whole lines. False: not free yet.
+bool ShmSendEnd::place(uint32_t bytes, uint64_t* offset) {
+  const uint64_t need = round_up(bytes, kLineBytes);
+  const bool wraps = next_offset_ + need > layout_.arena_bytes;
+  const uint64_t take = need + (wraps ? layout_.arena_bytes - next_offset_ : 0);
+  if (taken_ - freed_ + take > layout_.arena_bytes) {
+    if (!refresh() || taken_ - freed_ + take > layout_.arena_bytes) return false;
+  }
+  *offset = wraps ? 0 : next_offset_;
+  next_offset_ = *offset + need;
+  taken_ += take;
+  return true;
+}
+
+// Reads the readers' counters. True: credit has come back.
+bool ShmSendEnd::refresh() const {
+  uint64_t slowest = sent_;
+  for (const Reader& reader : readers_) {
+    const uint64_t count = reader.released->load(std::memory_order_acquire);
+    if (count > sent_ || count < released_) {
+      status_.fail(error(Code::kRemoteError, "rank {} released messages that were never sent",
+                         reader.peer->rank));
+      return false;
+    }
+    slowest = std::min(slowest, count);
+  }
+  if (slowest == released_) return false;
+  released_ = slowest;
+  freed_ = taken_after_[(slowest - 1) & (kDescriptors - 1)];
+  return true;
+}
+
+void ShmSendEnd::publish(const MessageHeader& header, uint32_t where) {
+  Descriptor& slot = descriptor();
+  slot.fingerprint = header.fingerprint;
+  slot.bytes = header.bytes;
+  slot.where = where;
+  taken_after_[sent_ & (kDescriptors - 1)] = taken_;
+  ++sent_;
+  slot.sequence.store(sent_, kPublish);
+  starved_ = false;
+  wake_readers();
+}
+
+void ShmSendEnd::wake_readers() {
+  publish_barrier(fence_, readers_.front().released[0]);
+  for (const Reader& reader : readers_) {
+    if (__builtin_expect(reader.sleeping->load(std::memory_order_relaxed) != 0, 0)) {
+      ring(*reader.sleeping, reader.bell);
+    }
+  }
+  if (__builtin_expect(unresolved_ != 0, 0)) resolve_readers();
+}
+
+// Looks for links that have come up. The order of "message stored" before "link up?" is full:
+// whoever brings the link up (Links::come_up) does the reverse and rings afterwards, so a message
+// is never missed by both.
+void ShmSendEnd::resolve_readers() {
+  static std::atomic<uint32_t> order{0};
+  order.fetch_add(1, std::memory_order_seq_cst);
+  for (Reader& reader : readers_) {
+    if (reader.bell != -1) continue;
+    const PeerState state = reader.peer->state.load();
+    if (state == PeerState::kWaiting) continue;
+    reader.bell = -2;  // nobody there to ring for
+    --unresolved_;
+    if (!reader.peer->linked()) continue;
+    reader.bell = reader.peer->bell.get();
+    fence_ = fence_ || reader.peer->fence;
+    reader.sleeping = &reader.peer->segment->header().sleeping;
+    if (reader.sleeping->load() != 0) ring(*reader.sleeping, reader.bell);
+  }
+}
+
+SendOutcome ShmSendEnd::refuse() {
+  starved_ = true;
+  return SendOutcome::kAgain;
+}
+
+// Each piece of news is told once: who does not act on it must not be kept from sleeping.
+bool ShmSendEnd::take_news() {
+  if (!starved_ && last_reference_ <= reported_) return false;
+  const uint64_t released_before = released_;
+  refresh();
+  bool news = false;
+  if (starved_ && released_ != released_before) {
+    starved_ = false;
+    news = true;
+  }
+  if (last_reference_ > reported_ && released_ > reported_) {
+    reported_ = released_;
+    news = true;
+  }
+  return news;
+}
+
+ShmRecvEnd::ShmRecvEnd(const ChannelKey& key, const ChannelShape& shape, int32_t rank,
+                       int32_t ranks, Peer& writer, StickyStatus& status)
+    : key_(key),
+      shape_(shape),
+      layout_(block_layout(shape, key.reader == kEveryone ? static_cast<uint32_t>(ranks) : 1)),
+      counter_(key.reader == kEveryone ? static_cast<uint32_t>(rank) : 0),
+      writer_(writer),
+      status_(status) {}
+
+bool ShmRecvEnd::lend(Message* message) {
+  if (__builtin_expect(ring_ == nullptr, 0) && !resolve()) return false;
+  const Descriptor& slot = ring_[next_ & (kDescriptors - 1)];
+  if (slot.sequence.load(std::memory_order_acquire) != next_ + 1) return false;
+  const uint32_t bytes = read_once(slot.bytes);
+  const uint32_t where = read_once(slot.where);
+  if (__builtin_expect(bytes > shape_.slice_bytes, 0)) return fail("a message beyond the slice");
+  message->header.fingerprint = slot.fingerprint;
+  message->header.bytes = bytes;
+  if (where == kInline) {
+    if (bytes > kInlineBytes) return fail("a long message in a descriptor");
+    message->data = slot.payload;
+    return true;
+  }
+  return lend_far(slot, where, message);
+}
+
+bool ShmRecvEnd::lend_far(const Descriptor& descriptor, uint32_t where, Message* message) {
+  const uint64_t bytes = message->header.bytes;
+  if ((where & kWhereMask) == kInArena) {
+    if (where + bytes > layout_.arena_bytes) return fail("a message beyond its arena");
+    message->data = arena_ + where;
+    return true;
+  }
+  if (where != kByReference) return fail("a message of unknown kind");
+  Reference reference;
+  std::memcpy(&reference, descriptor.payload, sizeof reference);
+  const uint64_t offset = read_once(reference.offset);
+  const Segment::View view = writer_.find_region(reference.registration, &hold_);
+  if (view.address == nullptr) return false;  // its mapping is on the way; the event loop will ring
+  if (offset > view.bytes || bytes > view.bytes - offset) return fail("a reference out of bounds");
+  message->data = view.address + offset;
+  return true;
+}
+
+void ShmRecvEnd::release() {
+  CHECK(released_ != nullptr);
+  ++next_;
+  hold_.reset();
+  released_->store(next_, std::memory_order_release);
+  publish_barrier(fence_, *released_);
+  if (__builtin_expect((writer_sleeping_->load(std::memory_order_relaxed) & kWantsCredit) != 0,
+                       0)) {
+    ring(*writer_sleeping_, writer_.bell.get());
+  }
+}
+
+bool ShmRecvEnd::take_news() {
+  if (ring_ == nullptr && !resolve()) return false;
+  const Descriptor& slot = ring_[next_ & (kDescriptors - 1)];
+  if (reported_ == next_ + 1 || slot.sequence.load(std::memory_order_acquire) != next_ + 1) {
+    return false;
+  }
+  reported_ = next_ + 1;
+  return true;
+}
+
+// Looks the channel up in the writer's directory: not there until its link is up and it has opened
+// its end.
+bool ShmRecvEnd::resolve() {
+  if (broken_ || !writer_.linked()) return false;
+  Segment& segment = *writer_.segment;
+  const uint32_t count = segment.header().directory_count.load(std::memory_order_acquire);
+  if (count > kDirectoryEntries) return fail("a directory that is too long");
+  for (; directory_scanned_ < count; ++directory_scanned_) {
+    const DirectoryEntry& entry = segment.header().directory[directory_scanned_];
+    if (entry.number != key_.number || entry.reader != key_.reader) continue;
+    const uint64_t offset = read_once(entry.offset);
+    if (entry.slice_bytes != shape_.slice_bytes || entry.slots != shape_.slots) {
+      return fail("a channel of another shape");
+    }
+    if (offset % kPageBytes != 0 || offset < sizeof(SegmentHeader) || offset > segment.bytes() ||
+        layout_.bytes > segment.bytes() - offset) {
+      return fail("a channel beyond its segment");
+    }
+    std::byte* block = segment.base() + offset;
+    released_ = &reinterpret_cast<ReleasedLine*>(block)[counter_].count;
+    arena_ = block + layout_.arena;
+    writer_sleeping_ = &segment.header().sleeping;
+    fence_ = writer_.fence;
+    ring_ = reinterpret_cast<const Descriptor*>(block + layout_.descriptors);
+    return true;
+  }
+  return false;
+}
+
+bool ShmRecvEnd::fail(const char* what) {
+  broken_ = true;
+  status_.fail(
+      error(Code::kRemoteError, "rank {} wrote {} (channel {})", key_.writer, what, key_.number));
+  return false;
+}
+
+}  // namespace unisono::shm

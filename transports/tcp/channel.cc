@@ -1,0 +1,205 @@
+#include "transports/tcp/channel.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "transports/tcp/peer_link.h"
+
+namespace unisono::tcp {
+
+Buffer::Buffer(Buffer&& other) noexcept
+    : bytes_(std::move(other.bytes_)),
+      capacity_(std::exchange(other.capacity_, 0)),
+      state_(std::exchange(other.state_, nullptr)) {}
+
+Buffer::~Buffer() {
+  if (state_ != nullptr) state_->memory_bytes -= capacity_;
+}
+
+std::byte* Buffer::ensure(size_t bytes, LinkState& state) {
+  if (bytes <= capacity_) return bytes_.get();
+  const size_t rounded = (bytes + 63) / 64 * 64;
+  bytes_.reset();  // before the new one is taken: the old contents are not needed
+  bytes_.reset(static_cast<std::byte*>(std::aligned_alloc(64, rounded)));
+  CHECK(bytes_ != nullptr);
+  state.memory_bytes += rounded - capacity_;
+  capacity_ = rounded;
+  state_ = &state;
+  return bytes_.get();
+}
+
+namespace {
+
+std::byte* ensure_slot(Buffer& memory, uint32_t bytes, uint32_t slice_bytes, LinkState& state) {
+  const uint32_t least =
+      bytes <= kSmallSlotBytes ? std::min(kSmallSlotBytes, slice_bytes) : slice_bytes;
+  return memory.ensure(std::max<uint32_t>(least, 64), state);
+}
+
+}  // namespace
+
+SendChannel::SendChannel(PeerLink& link, uint8_t number, const ChannelShape& shape)
+    : link_(link), number_(number), shape_(shape) {}
+
+SendOutcome SendChannel::send(const MessageHeader& header, const void* data) {
+  CHECK(header.bytes <= shape_.slice_bytes);
+  if (!has_credit() || !link_.accepts()) return SendOutcome::kAgain;
+  return link_.send(*this, header, static_cast<const std::byte*>(data), Ownership::kCaller)
+             ? SendOutcome::kDone
+             : SendOutcome::kPosted;
+}
+
+// The slot of message i is that of message i - slots, which the reader has released: so it was
+// written long ago.
+std::byte* SendChannel::reserve() {
+  if (!has_credit() || !link_.accepts()) return nullptr;
+  if (slots_.empty()) slots_.resize(shape_.slots);
+  return slots_[accepted_ % shape_.slots].ensure(shape_.slice_bytes, link_.state());
+}
+
+void SendChannel::commit(const MessageHeader& header) {
+  CHECK(header.bytes <= shape_.slice_bytes && !slots_.empty() && has_credit());
+  const std::byte* data = slots_[accepted_ % shape_.slots].data();
+  CHECK(data != nullptr);
+  (void)link_.send(*this, header, data, Ownership::kSlot);
+}
+
+Status SendChannel::credit(uint32_t released) {
+  const uint32_t more = released - static_cast<uint32_t>(released_);
+  if (more > written_ - released_) {
+    return error(Code::kRemoteError, "credit for {} messages of channel {} where {} were sent",
+                 released_ + more, number_, written_);
+  }
+  released_ += more;
+  return {};
+}
+
+void SendChannel::wrote(uint64_t index, bool borrowed) {
+  written_ = index + 1;
+  if (!borrowed) return;
+  --borrowed_;
+  completed_ = std::max(completed_, borrowed_ == 0 ? accepted_ : index + 1);
+}
+
+RecvChannel::RecvChannel(PeerLink& link, uint8_t number) : link_(link), number_(number) {}
+
+Status RecvChannel::open(const ChannelShape& shape) {
+  const uint64_t count = held_messages();
+  if (count > shape.slots) {
+    return error(Code::kRemoteError, "{} messages on channel {} of {} slots", count, number_,
+                 shape.slots);
+  }
+  for (uint64_t i = 0; i < count; ++i) {
+    if (slots_[i].header.bytes > shape.slice_bytes) {
+      return error(Code::kRemoteError, "a message of {} B on channel {} with slices of {} B",
+                   slots_[i].header.bytes, number_, shape.slice_bytes);
+    }
+  }
+  slots_.resize(shape.slots);
+  shape_ = shape;
+  return {};
+}
+
+Status RecvChannel::begin(const FrameHeader& header) {
+  if (header.everyone) {
+    return error(Code::kRemoteError, "a message to everyone on channel {}", header.channel);
+  }
+  if (header.sequence != static_cast<uint32_t>(received_)) {
+    return error(Code::kRemoteError, "message {} of channel {} where {} was due", header.sequence,
+                 number_, received_);
+  }
+  if (opened()) {
+    if (received_ - released_ >= shape_.slots) {
+      return error(Code::kRemoteError, "a message beyond the {} slots of channel {}", shape_.slots,
+                   number_);
+    }
+    if (header.bytes > shape_.slice_bytes) {
+      return error(Code::kRemoteError, "a message of {} B on channel {} with slices of {} B",
+                   header.bytes, number_, shape_.slice_bytes);
+    }
+  } else {
+    TRY(link_.charge_unopened(header.bytes));
+    slots_.emplace_back();
+  }
+  Slot& into = slot(received_);
+  into.header = {header.fingerprint, header.bytes};
+  // Only the message that the next lend will show may land in the posted buffer.
+  const bool next = received_ == released_ + (lent_ ? 1 : 0);
+  if (post_buffer_ != nullptr && next && header.bytes == post_bytes_) {
+    into.data = post_buffer_;
+  } else if (opened()) {
+    into.data = ensure_slot(into.memory, header.bytes, shape_.slice_bytes, link_.state());
+  } else {
+    into.data = into.memory.ensure(std::max<uint32_t>(header.bytes, 64), link_.state());
+  }
+  arriving_ = true;
+  arriving_bytes_ = header.bytes;
+  arrived_ = 0;
+  return {};
+}
+
+std::byte* RecvChannel::landing() {
+  Slot& into = slot(received_);
+  std::byte* start = into.data == post_buffer_ ? post_buffer_ : into.memory.data();
+  return start + arrived_;
+}
+
+void RecvChannel::finish() {
+  arriving_ = false;
+  ++received_;
+}
+
+bool RecvChannel::lend(Message* message) {
+  if (received_ == released_) return false;
+  const Slot& from = slot(released_);
+  message->header = from.header;
+  message->data = from.data;
+  if (!lent_) {
+    lent_ = true;
+    post_buffer_ = nullptr;  // served by this message, or of no use to it
+  }
+  return true;
+}
+
+void RecvChannel::release() {
+  CHECK(lent_);
+  lent_ = false;
+  slot(released_).data = nullptr;
+  ++released_;
+  link_.owe(*this);
+}
+
+void RecvChannel::post(void* buffer, uint32_t bytes) {
+  if (post_buffer_ != nullptr) reclaim_post();
+  post_buffer_ = static_cast<std::byte*>(buffer);
+  post_bytes_ = bytes;
+}
+
+void RecvChannel::cancel_post() {
+  if (post_buffer_ != nullptr) reclaim_post();
+}
+
+// The posted buffer goes back to its owner: what has landed there moves to the message's slot.
+void RecvChannel::reclaim_post() {
+  const uint64_t index = released_ + (lent_ ? 1 : 0);
+  const bool whole = index < received_;
+  if (whole || (arriving_ && index == received_)) {
+    Slot& into = slot(index);
+    if (into.data == post_buffer_) {
+      std::byte* own =
+          ensure_slot(into.memory, into.header.bytes, shape_.slice_bytes, link_.state());
+      std::memcpy(own, post_buffer_, whole ? into.header.bytes : arrived_);
+      into.data = own;
+    }
+  }
+  post_buffer_ = nullptr;
+}
+
+uint64_t RecvChannel::held_bytes() const {
+  uint64_t sum = arriving_ ? arriving_bytes_ : 0;
+  for (uint64_t i = released_; i < received_; ++i) sum += slots_[i % slots_.size()].header.bytes;
+  return sum;
+}
+
+}  // namespace unisono::tcp
