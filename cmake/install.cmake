@@ -1,0 +1,28 @@
+# What is installed: the shared library, its one header, the programs, and what find_package and pkg-config read. The whole
+# is relocatable. docs/abi.md has the rule of SONAME and versions.
+if(TARGET unisono)
+  include(CMakePackageConfigHelpers)
+  set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/unisono)
+  install(TARGETS unisono EXPORT unisonoTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(FILES include/unisono/unisono.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/unisono)
+  install(EXPORT unisonoTargets NAMESPACE unisono:: DESTINATION ${package_dir})
+  configure_package_config_file(cmake/unisonoConfig.cmake.in ${PROJECT_BINARY_DIR}/unisonoConfig.cmake
+    INSTALL_DESTINATION ${package_dir})
+  # Before 1.0 a minor version may break the interface.
+  write_basic_package_version_file(${PROJECT_BINARY_DIR}/unisonoConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+  install(FILES ${PROJECT_BINARY_DIR}/unisonoConfig.cmake ${PROJECT_BINARY_DIR}/unisonoConfigVersion.cmake
+    DESTINATION ${package_dir})
+
+  file(RELATIVE_PATH UNISONO_PC_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
+  string(REGEX REPLACE "/$" "" UNISONO_PC_PREFIX "${UNISONO_PC_PREFIX}")
+  configure_file(cmake/unisono.pc.in ${PROJECT_BINARY_DIR}/unisono.pc @ONLY)
+  install(FILES ${PROJECT_BINARY_DIR}/unisono.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+endif()
+
+foreach(program comm-bench uni-run uni-info uni-plan)
+  if(TARGET ${program})
+    set_target_properties(${program} PROPERTIES INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
+    install(TARGETS ${program} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  endif()
+endforeach()
+install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})

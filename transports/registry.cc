@@ -3,31 +3,22 @@
 
 #include "transports/self/self_transport.h"
 #include "transports/shm/shm_transport.h"
-#if __has_include("transports/tcp/tcp_transport.h")
-#include "transports/tcp/tcp_transport.h"
-#define UNISONO_HAS_TCP 1
-#endif
-#if __has_include("transports/sim/sim_transport.h")
 #include "transports/sim/sim_transport.h"
-#define UNISONO_HAS_SIM 1
-#endif
+#include "transports/tcp/tcp_transport.h"
 
 namespace unisono {
 namespace {
 
-Status always_available(std::string*) {
+Status always_available(std::string* detail) {
+  if (detail != nullptr) *detail = "memory of the process";
   return ok_status();
 }
 
 constexpr TransportEntry kEntries[] = {
     {"self", always_available, make_self_transport, nullptr},
     {"shm", shm_available, make_shm_transport, nullptr},
-#ifdef UNISONO_HAS_TCP
-    {"tcp", always_available, make_tcp_transport, nullptr},
-#endif
-#ifdef UNISONO_HAS_SIM
+    {"tcp", tcp_available, make_tcp_transport, nullptr},
     {"sim", always_available, make_sim_transport, make_sim_world},
-#endif
 };
 
 }  // namespace

@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <span>
-#include <unordered_map>
 #include <vector>
 
 namespace unisono::verify {
@@ -27,7 +26,7 @@ class Expressions {
     size_t first = 0, children = 0;  // nodes only
   };
 
-  Expressions() : nodes_(1) {}
+  Expressions() : nodes_(1), table_(64, kUndefined), hashes_(1, 0) {}
   Expression raw(int32_t rank, int32_t block) {
     return intern({Kind::kRaw, false, rank, block}, {});
   }
@@ -45,10 +44,14 @@ class Expressions {
 
  private:
   Expression intern(Node node, std::span<const Expression> children);
+  bool equal(const Node& node, std::span<const Expression> children, Expression other) const;
+  void grow();
 
   std::vector<Node> nodes_;
   std::vector<Expression> children_;
-  std::unordered_multimap<uint64_t, Expression> by_hash_;
+  // Open addressing, a power of two long, at most half full; kUndefined: free.
+  std::vector<Expression> table_;
+  std::vector<uint64_t> hashes_;  // by expression
 };
 
 }  // namespace unisono::verify

@@ -14,7 +14,8 @@ enum class Form { kNone, kAll, kEveryOther };
 
 class Values : public Machine::Observer {
  public:
-  Values(const Plans& plans, Form form) : plans_(plans), op_(has_op(plans[0].collective)) {
+  Values(const Plans& plans, Form form, Expressions* expressions)
+      : plans_(plans), op_(has_op(plans[0].collective)), expressions_(*expressions) {
     for (const Plan& plan : plans) {
       const bool in_place = form == Form::kAll || (form == Form::kEveryOther && plan.rank % 2 == 0);
       maps_.emplace_back(plan, in_place);
@@ -191,7 +192,7 @@ class Values : public Machine::Observer {
 
   const Plans& plans_;
   const bool op_;
-  Expressions expressions_;
+  Expressions& expressions_;
   std::vector<MemoryMap> maps_;
   std::vector<std::vector<Expression>> memory_;    // by rank, by location
   std::vector<std::vector<Expression>> messages_;  // by slot
@@ -207,9 +208,10 @@ Status check_values(const Plans& plans, const Wiring& wiring, const VerifyOption
   machine.rounds = 1;
   const bool forms =
       options.all_in_place_forms && std::any_of(plans.begin(), plans.end(), has_in_place_form);
+  Expressions expressions;
   for (Form form : {Form::kNone, Form::kAll, Form::kEveryOther}) {
     if (form != Form::kNone && !forms) break;
-    Values values(plans, form);
+    Values values(plans, form, &expressions);
     TRY(Machine({&plans}, wiring, machine).run(&values));
     TRY(values.check_outputs());
   }

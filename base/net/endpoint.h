@@ -54,7 +54,8 @@ class Endpoint {
   // multi-host job.
   virtual Status set_peer(int32_t peer, std::string_view address) = 0;
   // Incoming links of one purpose. Links that arrive before their handler wait (bounded in number
-  // and time).
+  // and time) and are handed over, on the loop's thread, before on_accept() returns: hold no lock
+  // that the handler takes.
   virtual void on_accept(Purpose purpose, Accepted handler) = 0;
   // After it returns the handler is not running and never runs again; later links are refused.
   virtual void stop_accept(Purpose purpose) = 0;

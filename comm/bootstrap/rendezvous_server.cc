@@ -481,7 +481,7 @@ bool Hub::on_handshake(Connection& connection, std::string_view bytes) {
   (void)handshake.feed({reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size()});
   if (handshake.state() == net::Handshake::State::kProved) handshake.confirm();
   if (handshake.state() == net::Handshake::State::kFailed) {
-    log_warn("rendezvous: a client failed to prove that it knows the id");
+    log_info("rendezvous: a client failed to prove that it knows the id");
     return false;
   }
   const auto unsent = handshake.unsent();

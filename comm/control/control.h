@@ -1,7 +1,9 @@
-// Control: a tree of small authenticated links, kept from init on, apart from the data path, which never waits for it.
+// Control: a tree of small authenticated links, kept from init on, apart from the data path, which
+// never waits for it.
 //
-// It spreads one error to every rank, compares what stalled ranks believe they are doing, and carries the small exchanges
-// of split, group creation and keys. All functions: any thread, never blocking, unless said.
+// It spreads one error to every rank, compares what stalled ranks believe they are doing, and
+// carries the small exchanges of split, group creation and keys. All functions: any thread, never
+// blocking, unless said.
 #pragma once
 
 #include <atomic>
@@ -36,9 +38,9 @@ std::string describe(const CallRecord& record);  // "all_reduce #7 (float32, sum
 // What a waiting rank publishes.
 struct StallReport {
   CallRecord call;
-  int32_t step = -1;      // of the lane that waits
+  int32_t step = -1;  // of the lane that waits
   int32_t lane = -1;
-  int32_t peer = -1;      // it waits for, -1 unknown
+  int32_t peer = -1;        // it waits for, -1 unknown
   bool suspicious = false;  // a message with another fingerprint was received: compare at once
 };
 
@@ -46,44 +48,52 @@ struct ControlOptions {
   int32_t rank = 0, ranks = 1;
   Env* env = nullptr;
   std::vector<std::string> hosts;  // names by rank, for messages; may be empty
-  // Called in the links' context: what this rank issued as collective number `sequence`, if it remembers.
+  // Called in the links' context: what this rank issued as collective number `sequence`, if it
+  // remembers.
   std::function<std::optional<CallRecord>(uint64_t sequence)> recorder;
-  // Called once, in the links' context or the raiser's thread, when the communicator has failed: wakes the driver.
+  // Called once, in the links' context or the raiser's thread, when the communicator has failed:
+  // wakes the driver.
   std::function<void()> failed;
 };
 
 class Control {
  public:
   // Opens the tree (arity 8) over `links`, which it then owns. Blocks up to the deadline.
-  static Result<std::unique_ptr<Control>> create(std::unique_ptr<MessageLinks> links, ControlOptions options,
-                                                 int64_t deadline_ns);
+  static Result<std::unique_ptr<Control>> create(std::unique_ptr<MessageLinks> links,
+                                                 ControlOptions options, int64_t deadline_ns);
   virtual ~Control() = default;  // close() first
 
-  // Fails the communicator here and floods the error record to every rank; the first error wins on each rank. Elsewhere the
-  // message is prefixed by who raised it ("rank 3 (host): ..."). An abort is raise(kAborted).
+  // Fails the communicator here and floods the error record to every rank; the first error wins on
+  // each rank. Elsewhere the message is prefixed by who raised it ("rank 3 (host): ..."). An abort
+  // is raise(kAborted).
   virtual void raise(const Status& status) = 0;
   bool failed() const { return failed_.load(std::memory_order_acquire); }
   virtual Status error() const = 0;  // ok while not failed
 
-  // A rank that has waited a second tells, and again every second. Rank 0 floods the question; ranks whose record of that
-  // sequence differs raise kMismatch naming both sides; every rank learns which ranks have arrived at that sequence.
+  // A rank that has waited a second tells, and again every second. Rank 0 floods the question;
+  // ranks whose record of that sequence differs raise kMismatch naming both sides; every rank
+  // learns which ranks have arrived at that sequence.
   virtual void publish_stall(const StallReport& report) = 0;
-  // Ranks known to be waiting in collective number `sequence` (this one not included), sorted. For the timeout's message.
+  // Ranks known to be waiting in collective number `sequence` (this one not included), sorted. For
+  // the timeout's message.
   virtual std::vector<int32_t> arrived(uint64_t sequence) const = 0;
 
-  // Mailbox, routed through the tree. Keys are exact strings; one message a (from, key) at a time is delivered once.
+  // Mailbox, routed through the tree. Keys are exact strings; one message a (from, key) at a time
+  // is delivered once.
   virtual void post(int32_t to, const std::string& key, std::string payload) = 0;
   // Blocks (through Env) until it is there, the communicator fails, or the deadline.
   virtual Result<std::string> await(int32_t from, const std::string& key, int64_t deadline_ns) = 0;
 
-  // Farewell: neighbours that hear it do not take our end for a death. Blocks briefly. After it no callback runs.
+  // Farewell: neighbours that hear it do not take our end for a death. Blocks briefly. After it no
+  // callback runs.
   virtual void close() = 0;
 
  protected:
   std::atomic<bool> failed_{false};
 };
 
-// Links over authenticated sockets: dials the lower-numbered neighbour, accepts from the higher (Purpose::kControl).
+// Links over authenticated sockets: dials the lower-numbered neighbour, accepts from the higher
+// (Purpose::kControl).
 std::unique_ptr<MessageLinks> make_socket_links(net::Endpoint& endpoint, int32_t rank);
 
 }  // namespace unisono

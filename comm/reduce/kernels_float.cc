@@ -18,8 +18,8 @@ template <class T, class Fold>
 struct FloatKernel : Fold {
   using Memory = T;
   using Lane = T;
-  static constexpr bool kPairs = true;
-  static constexpr size_t kMemoryPerElement = 1;
+  template <class D>
+  using Value = hn::Vec<D>;
   using Fold::Fold;
   template <class D>
   HWY_INLINE hn::Vec<D> load(D d, const T* from, int operand) const {

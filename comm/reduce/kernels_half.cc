@@ -14,22 +14,80 @@ namespace HWY_NAMESPACE {
 #if HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
 namespace {
 
-// Values are canonical NaN or numbers when they are stored (with_one_nan), which both roundings
+// Values are canonical NaN or numbers when they are stored (with_one_nan), which the roundings
 // below rely on.
-struct Bfloat16Format {
+
+// Even and odd elements in vectors of their own: both are a shift or a mask away from float32, in
+// either direction.
+template <class D32>
+struct EvenOdd {
+  hn::Vec<D32> even;
+  hn::Vec<D32> odd;
+};
+
+template <class Fold>
+struct Bfloat16Kernel : Fold {
+  using Memory = uint16_t;
+  using Lane = uint16_t;
+  using Fold::Fold;
   template <class D>
-  static HWY_INLINE hn::Vec<D> widen(D d, hn::Vec<hn::Rebind<uint16_t, D>> bits) {
-    const hn::RebindToUnsigned<D> du32;
-    return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(du32, bits)));
+  static constexpr size_t kFloats = (hn::MaxLanes(D()) + 1) / 2;  // a single element counts twice
+  template <class D>
+  using Floats = hn::FixedTag<float, kFloats<D>>;
+  template <class D>
+  using Value = EvenOdd<Floats<D>>;
+
+  template <class D>
+  HWY_INLINE Value<D> load(D, const uint16_t* from, int operand) const {
+    const Floats<D> df;
+    const hn::RebindToUnsigned<Floats<D>> du32;
+    hn::Vec<decltype(du32)> bits;
+    if constexpr (hn::MaxLanes(D()) == 1) {
+      bits = hn::Set(du32, static_cast<uint32_t>(*from));
+    } else {
+      bits = hn::BitCast(du32, hn::LoadU(D(), from));
+    }
+    const auto even = hn::BitCast(df, hn::ShiftLeft<16>(bits));
+    const auto odd = hn::BitCast(df, hn::And(bits, hn::Set(du32, 0xffff0000)));
+    return {this->enter(df, even, operand), this->enter(df, odd, operand)};
   }
-  template <class D>
-  static HWY_INLINE hn::Vec<hn::Rebind<uint16_t, D>> narrow(D, hn::Vec<D> v) {
-    const hn::RebindToUnsigned<D> du32;
-    const hn::RebindToSigned<D> di32;
+  template <class D, class V>
+  HWY_INLINE V fold(D, V a, V b) const {
+    const Floats<D> df;
+    return {Fold::fold(df, a.even, b.even), Fold::fold(df, a.odd, b.odd)};
+  }
+  template <class D, class V>
+  HWY_INLINE V finish(D, V v) const {
+    const Floats<D> df;
+    return {Fold::finish(df, v.even), Fold::finish(df, v.odd)};
+  }
+  // To nearest, ties to even, in the upper halves of the lanes.
+  template <class DF>
+  static HWY_INLINE hn::Vec<hn::RebindToUnsigned<DF>> rounded(DF, hn::Vec<DF> v) {
+    const hn::RebindToUnsigned<DF> du32;
     const auto bits = hn::BitCast(du32, v);
     const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du32, 1));
-    const auto rounded = hn::Add(hn::Add(bits, hn::Set(du32, 0x7fff)), odd);
-    return hn::DemoteTo(hn::Rebind<uint16_t, D>(), hn::BitCast(di32, hn::ShiftRight<16>(rounded)));
+    return hn::Add(hn::Add(bits, hn::Set(du32, 0x7fff)), odd);
+  }
+  template <class D>
+  static HWY_INLINE auto merged(D, const Value<D>& v) {
+    const Floats<D> df;
+    const hn::RebindToUnsigned<Floats<D>> du32;
+    const hn::Repartition<uint16_t, Floats<D>> du16;
+    const auto even = hn::BitCast(du16, hn::ShiftRight<16>(rounded(df, v.even)));
+    return hn::OddEven(hn::BitCast(du16, rounded(df, v.odd)), even);
+  }
+  template <class D>
+  HWY_INLINE void store(D d, const Value<D>& v, uint16_t* to) const {
+    if constexpr (hn::MaxLanes(D()) == 1) {
+      *to = hn::GetLane(merged(d, v));
+    } else {
+      hn::StoreU(merged(d, v), d, to);
+    }
+  }
+  template <class D>
+  HWY_INLINE void stream(D d, const Value<D>& v, uint16_t* to) const {
+    hn::Stream(merged(d, v), d, to);
   }
 };
 
@@ -85,45 +143,46 @@ struct Float16Format {
 #endif
 };
 
-template <class Format, class Fold>
-struct HalfKernel : Fold {
+template <class Fold>
+struct Float16Kernel : Fold {
   using Memory = uint16_t;
   using Lane = float;
-  static constexpr bool kPairs = true;
-  static constexpr size_t kMemoryPerElement = 1;
   using Fold::Fold;
   template <class D>
+  using Value = hn::Vec<D>;
+  template <class D>
   HWY_INLINE hn::Vec<D> load(D d, const uint16_t* from, int operand) const {
-    return this->enter(d, Format::widen(d, hn::LoadU(hn::Rebind<uint16_t, D>(), from)), operand);
+    return this->enter(d, Float16Format::widen(d, hn::LoadU(hn::Rebind<uint16_t, D>(), from)),
+                       operand);
   }
   template <class D>
   HWY_INLINE void store(D d, hn::Vec<D> v, uint16_t* to) const {
-    hn::StoreU(Format::narrow(d, v), hn::Rebind<uint16_t, D>(), to);
+    hn::StoreU(Float16Format::narrow(d, v), hn::Rebind<uint16_t, D>(), to);
   }
   // Non-temporal stores below 16 bytes do not exist: Highway would write more than the lanes.
   template <class D>
   HWY_INLINE void stream(D d, hn::Vec<D> v, uint16_t* to) const {
-    if constexpr (hn::MaxLanes(d) * sizeof(uint16_t) >= 16) {
-      hn::Stream(Format::narrow(d, v), hn::Rebind<uint16_t, D>(), to);
+    if constexpr (hn::MaxLanes(D()) * sizeof(uint16_t) >= 16) {
+      hn::Stream(Float16Format::narrow(d, v), hn::Rebind<uint16_t, D>(), to);
     } else {
       store(d, v, to);
     }
   }
 };
 
-template <class Format>
+template <template <class> class Kernel>
 void fill_type(Table& table, DataType type) {
-  cell(table, type, RedOp::kSum) = run<HalfKernel<Format, FloatSum>>;
-  cell(table, type, RedOp::kProd) = run<HalfKernel<Format, FloatProd>>;
-  cell(table, type, RedOp::kMax) = run<HalfKernel<Format, FloatExtreme<true>>>;
-  cell(table, type, RedOp::kMin) = run<HalfKernel<Format, FloatExtreme<false>>>;
-  cell(table, type, RedOp::kAvg) = run<HalfKernel<Format, FloatAvg<float>>>;
-  cell(table, type, RedOp::kPreMulSum) = run<HalfKernel<Format, FloatPreMulSum<float>>>;
+  cell(table, type, RedOp::kSum) = run<Kernel<FloatSum>>;
+  cell(table, type, RedOp::kProd) = run<Kernel<FloatProd>>;
+  cell(table, type, RedOp::kMax) = run<Kernel<FloatExtreme<true>>>;
+  cell(table, type, RedOp::kMin) = run<Kernel<FloatExtreme<false>>>;
+  cell(table, type, RedOp::kAvg) = run<Kernel<FloatAvg<float>>>;
+  cell(table, type, RedOp::kPreMulSum) = run<Kernel<FloatPreMulSum<float>>>;
 }
 
 void fill(Table& table) {
-  fill_type<Float16Format>(table, DataType::kFloat16);
-  fill_type<Bfloat16Format>(table, DataType::kBfloat16);
+  fill_type<Float16Kernel>(table, DataType::kFloat16);
+  fill_type<Bfloat16Kernel>(table, DataType::kBfloat16);
 }
 }  // namespace
 #endif  // HWY_TARGET

@@ -2,6 +2,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "comm/reduce/kernels_int.cc"
 
+#include <cstring>
 #include <type_traits>
 
 #include "comm/reduce/table.h"
@@ -16,13 +17,12 @@ namespace HWY_NAMESPACE {
 #if HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
 namespace {
 
-// kPerElement: lanes that make one element (bit operations work on bytes, whatever the type).
-template <class T, class Fold, size_t kPerElement = 1>
+template <class T, class Fold>
 struct IntKernel : Fold {
   using Memory = T;
   using Lane = T;
-  static constexpr bool kPairs = true;
-  static constexpr size_t kMemoryPerElement = kPerElement;
+  template <class D>
+  using Value = hn::Vec<D>;
   using Fold::Fold;
   template <class D>
   HWY_INLINE hn::Vec<D> load(D d, const T* from, int) const {
@@ -39,6 +39,7 @@ struct IntKernel : Fold {
 };
 
 struct IntFold {
+  static constexpr bool kPairs = false;
   explicit IntFold(const ReduceArgs&) {}
   bool copies_one() const { return true; }
   template <class D, class V>
@@ -52,6 +53,7 @@ struct IntFold {
 };
 
 struct IntSum : IntFold {
+  static constexpr bool kPairs = true;
   using IntFold::IntFold;
   template <class D, class V>
   HWY_INLINE V fold(D, V a, V b) const {
@@ -89,29 +91,6 @@ struct IntExtreme : IntFold {
 
 // The wrapped sum, divided towards zero at the end; division is lane by lane, since no instruction
 // set has it.
-template <class T, class Wide>
-HWY_NOINLINE void divide_lanes(T* lanes, size_t count, Wide divisor) {
-  for (size_t i = 0; i < count; i++)
-    lanes[i] = static_cast<T>(static_cast<Wide>(lanes[i]) / divisor);
-}
-
-template <class T>
-struct IntAvg : IntSum {
-  using Wide = std::conditional_t<std::is_signed_v<T>, int64_t, uint64_t>;
-  explicit IntAvg(const ReduceArgs& args)
-      : IntSum(args), divisor(static_cast<Wide>(args.divide_by)) {}
-  bool copies_one() const { return divisor == 0; }
-  template <class D, class V>
-  HWY_INLINE V finish(D d, V v) const {
-    if (divisor == 0) return v;
-    HWY_ALIGN T lanes[hn::MaxLanes(D())];
-    hn::Store(v, d, lanes);
-    divide_lanes(lanes, hn::MaxLanes(D()), divisor);
-    return hn::Load(d, lanes);
-  }
-  Wide divisor;
-};
-
 template <char kBitOp>
 struct BitFold : IntFold {
   using IntFold::IntFold;
@@ -133,6 +112,41 @@ struct BoolFold : BitFold<kBitOp> {
   }
 };
 
+// Bit operations work on bytes, whatever the type.
+template <char kBitOp, size_t kBytes>
+void run_bits(const ReduceArgs& args) {
+  ReduceArgs bytes = args;
+  bytes.count *= kBytes;
+  run<IntKernel<uint8_t, BitFold<kBitOp>>>(bytes);
+}
+
+// The wrapped sum, then a division towards zero. Two passes: no instruction set divides integers,
+// so the second one, lane by lane, takes most of the time anyway.
+template <class T>
+void run_avg(const ReduceArgs& args) {
+  using Wide = std::conditional_t<std::is_signed_v<T>, int64_t, uint64_t>;
+  ReduceArgs sum = args;
+  const bool divides = args.divide_by != 0;
+  if (divides) {
+    sum.out = args.out != nullptr ? args.out : args.also;
+    sum.also = nullptr;
+    sum.stream = false;
+  }
+  run<IntKernel<std::make_unsigned_t<T>, IntSum>>(sum);
+  if (!divides) return;
+  char* const bytes = static_cast<char*>(sum.out);
+  const Wide divisor = static_cast<Wide>(args.divide_by);
+  for (size_t at = 0; at < args.count * sizeof(T); at += sizeof(T)) {
+    T element;
+    std::memcpy(&element, bytes + at, sizeof(T));  // perhaps not aligned
+    element = static_cast<T>(static_cast<Wide>(element) / divisor);
+    std::memcpy(bytes + at, &element, sizeof(T));
+  }
+  if (args.also != nullptr && args.also != sum.out) {
+    std::memcpy(args.also, sum.out, args.count * sizeof(T));
+  }
+}
+
 template <class T>
 void fill_type(Table& table, DataType type) {
   using Bits = std::make_unsigned_t<T>;  // wrapping sums and products do not know signs
@@ -140,10 +154,10 @@ void fill_type(Table& table, DataType type) {
   cell(table, type, RedOp::kProd) = run<IntKernel<Bits, IntProd>>;
   cell(table, type, RedOp::kMax) = run<IntKernel<T, IntExtreme<true>>>;
   cell(table, type, RedOp::kMin) = run<IntKernel<T, IntExtreme<false>>>;
-  cell(table, type, RedOp::kAvg) = run<IntKernel<T, IntAvg<T>>>;
-  cell(table, type, RedOp::kBand) = run<IntKernel<uint8_t, BitFold<'&'>, sizeof(T)>>;
-  cell(table, type, RedOp::kBor) = run<IntKernel<uint8_t, BitFold<'|'>, sizeof(T)>>;
-  cell(table, type, RedOp::kBxor) = run<IntKernel<uint8_t, BitFold<'^'>, sizeof(T)>>;
+  cell(table, type, RedOp::kAvg) = run_avg<T>;
+  cell(table, type, RedOp::kBand) = run_bits<'&', sizeof(T)>;
+  cell(table, type, RedOp::kBor) = run_bits<'|', sizeof(T)>;
+  cell(table, type, RedOp::kBxor) = run_bits<'^', sizeof(T)>;
 }
 
 void stream_copy(void* to, const void* from, size_t bytes) {

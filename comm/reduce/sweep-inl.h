@@ -1,6 +1,7 @@
 // The loops of all vector kernels, compiled once a target. A kernel K says how one vector of lanes
 // is made:
-//   K::Memory                          element type in memory; K::Lane: accumulation type
+//   K::Memory, K::Lane                 element type in memory; lane type of the tags d below, one
+//   lane an element K::Value<D>                        such vectors in the accumulation type
 //   K(args)                            reads scalars out of the arguments
 //   K::kPairs                          worth a loop of its own for two operands
 //   copies_one()                       true: a single operand passes unchanged
@@ -53,7 +54,7 @@ struct Sweep {
   template <size_t kLanes, size_t kVectors, int kOperands, bool kStream>
   HWY_INLINE void block(size_t at) const {
     const hn::FixedTag<Lane, kLanes> d;
-    hn::Vec<decltype(d)> sum[kVectors];
+    typename K::template Value<hn::FixedTag<Lane, kLanes>> sum[kVectors];
     for (size_t v = 0; v < kVectors; v++) {
       sum[v] = kernel.load(d, operand(0, at + v * kLanes), 0);
     }
@@ -66,7 +67,7 @@ struct Sweep {
     }
     for (size_t v = 0; v < kVectors; v++) sum[v] = kernel.finish(d, sum[v]);
     for (size_t v = 0; v < kVectors; v++) {
-      if (kStream) {
+      if constexpr (kStream) {
         kernel.stream(d, sum[v], out + at + v * kLanes);
       } else {
         kernel.store(d, sum[v], out + at + v * kLanes);
@@ -127,7 +128,7 @@ template <class K>
 void run(const ReduceArgs& args) {
   using Memory = typename K::Memory;
   const K kernel(args);
-  const size_t count = args.count * K::kMemoryPerElement;
+  const size_t count = args.count;
   if (args.operands == 1 && kernel.copies_one()) {
     copy_operand(args, count * sizeof(Memory));
     return;
@@ -167,6 +168,7 @@ HWY_INLINE V with_one_nan(D d, V v) {
 }
 
 struct FloatSum {
+  static constexpr bool kPairs = true;
   explicit FloatSum(const ReduceArgs&) {}
   bool copies_one() const { return true; }
   template <class D, class V>
@@ -184,6 +186,7 @@ struct FloatSum {
 };
 
 struct FloatProd : FloatSum {
+  static constexpr bool kPairs = false;
   using FloatSum::FloatSum;
   template <class D, class V>
   HWY_INLINE V fold(D, V a, V b) const {
@@ -209,6 +212,7 @@ struct FloatAvg : FloatSum {
 
 template <class Lane>
 struct FloatPreMulSum : FloatSum {
+  static constexpr bool kPairs = false;
   explicit FloatPreMulSum(const ReduceArgs& args)
       : FloatSum(args), prescale(args.prescale), scalar(static_cast<Lane>(args.scalar)) {}
   bool copies_one() const { return prescale == nullptr || prescale[0] == 0; }
@@ -225,6 +229,7 @@ struct FloatPreMulSum : FloatSum {
 // maximum. Both orders are needed, since x86 returns its second operand.
 template <bool kMax>
 struct FloatExtreme : FloatSum {
+  static constexpr bool kPairs = false;
   using FloatSum::FloatSum;
   template <class D, class V>
   HWY_INLINE V fold(D d, V a, V b) const {

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <random>
 #include <string>
 #include <thread>
@@ -19,11 +20,32 @@
 
 namespace unisono::testing {
 
-// A transport by its registry name. `options`: the text after "name:".
+// A transport by its registry name. `options`: the text after "name:". `wrap`: puts decorators
+// around each rank's transport; null: none.
 struct Setup {
   const char* transport;
   const char* options = "";
+  std::unique_ptr<Transport> (*wrap)(std::unique_ptr<Transport> inner, Env& env,
+                                     int rank) = nullptr;
 };
+
+// Memory of posted sends, which must stay until they have completed. Kept until the rig ends.
+class KeptMemory {
+ public:
+  void keep(std::vector<std::byte> memory) {
+    const std::lock_guard lock(mutex_);
+    kept_.push_back(std::move(memory));
+  }
+  void clear() {
+    const std::lock_guard lock(mutex_);
+    kept_.clear();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::vector<std::byte>> kept_;
+};
+inline KeptMemory kept_memory;
 
 class Rig {
  public:
@@ -50,6 +72,7 @@ class Rig {
     for (Rank& each : ranks_) {
       if (each.transport != nullptr) each.transport->close();
     }
+    kept_memory.clear();
   }
 
   int size() const { return static_cast<int>(ranks_.size()); }
@@ -138,6 +161,9 @@ class Rig {
     auto transport = entry_->create(context);
     ASSERT_TRUE(transport.ok()) << transport.status().message();
     each.transport = std::move(*transport);
+    if (setup.wrap != nullptr) {
+      each.transport = setup.wrap(std::move(each.transport), *env_, rank);
+    }
   }
 
   bool drive(std::vector<int> driven, const std::function<bool()>& done) {
@@ -192,7 +218,10 @@ inline MessageHeader header_of(uint64_t index, size_t bytes) {
   return {index * 0x9e3779b97f4a7c15 + 1, static_cast<uint32_t>(bytes)};
 }
 inline SendOutcome send_pattern(SendEnd& end, uint64_t index, size_t bytes) {
-  return end.send(header_of(index, bytes), pattern(index, bytes).data());
+  std::vector<std::byte> data = pattern(index, bytes);
+  const SendOutcome outcome = end.send(header_of(index, bytes), data.data());
+  if (outcome == SendOutcome::kPosted) kept_memory.keep(std::move(data));
+  return outcome;
 }
 inline ::testing::AssertionResult is_pattern(const Message& message, uint64_t index, size_t bytes) {
   if (message.header.bytes != bytes) {

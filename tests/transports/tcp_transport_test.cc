@@ -457,6 +457,27 @@ TEST(TcpTransport, AHangUpWithoutFarewellIsAnErrorThatNamesTheRank) {
   EXPECT_NE(failure.message().find("rank 1"), std::string::npos) << failure.message();
 }
 
+TEST(TcpTransport, AfterAFailureNoSocketWakesTheWaiter) {
+  TcpWorld world(3, 1);
+  RawPeer good(world, 2, 0);
+  auto recv = world[0].open_recv({3, 2, 0}, kShape);
+  ASSERT_TRUE(recv.ok());
+  good.data(3, 0, pattern(0, 100));
+  Message message;
+  ASSERT_TRUE(world.until([&] { return (*recv)->lend(&message); }, {0}));
+  const Status failure = failure_after(world, [](RawPeer& peer) { peer.hang_up(); });
+  ASSERT_EQ(failure.code(), Code::kRemoteError);
+  EXPECT_FALSE(world[0].arm());
+  // The bell may still ring from an arrival: consumed by one wait.
+  Waiter* const waiters[] = {world.rank(0).waiter.get()};
+  world.rank(0).waiter->notify();
+  real_env().wait(waiters, kNeverNs);
+  good.data(3, 1, pattern(1, 100));
+  pollfd ready{world.rank(0).waiter->poll_fd(), POLLIN, 0};
+  EXPECT_EQ(poll(&ready, 1, 0), 0);
+  EXPECT_TRUE((*recv)->lend(&message)) << "what had arrived stays";
+}
+
 TEST(TcpTransport, AHangUpInTheMiddleOfAMessageIsAnErrorEvenAfterWholeOnes) {
   TcpWorld world(2, 1);
   const Status failure = failure_after(world, [](RawPeer& peer) {

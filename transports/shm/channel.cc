@@ -21,6 +21,9 @@ std::atomic<uint32_t>& never_asleep() {
   return word;
 }
 
+struct Words {
+  uint64_t low, high;
+};
 template <class Word>
 inline void copy_word(std::byte* to, const std::byte* from) {
   Word word;
@@ -28,18 +31,26 @@ inline void copy_word(std::byte* to, const std::byte* from) {
   std::memcpy(to, &word, sizeof word);
 }
 
-// At most kInlineBytes, in words: a call of memcpy would cost as much as all the rest of a send.
+// At most kInlineBytes, in a few words that may overlap: a call of memcpy would cost as much as all
+// the rest of a send.
 inline void copy_inline(std::byte* to, const std::byte* from, uint32_t bytes) {
-  if (bytes >= 8) {
-    for (uint32_t at = 0; at + 8 <= bytes; at += 8) copy_word<uint64_t>(to + at, from + at);
+  if (bytes >= sizeof(Words)) {
+    copy_word<Words>(to, from);
+    if (bytes > 2 * sizeof(Words)) copy_word<Words>(to + sizeof(Words), from + sizeof(Words));
+    copy_word<Words>(to + bytes - sizeof(Words), from + bytes - sizeof(Words));
+  } else if (bytes >= 8) {
+    copy_word<uint64_t>(to, from);
     copy_word<uint64_t>(to + bytes - 8, from + bytes - 8);
   } else if (bytes >= 4) {
     copy_word<uint32_t>(to, from);
     copy_word<uint32_t>(to + bytes - 4, from + bytes - 4);
-  } else {
-    for (uint32_t at = 0; at < bytes; ++at) to[at] = from[at];
+  } else if (bytes > 0) {
+    to[0] = from[0];
+    to[bytes / 2] = from[bytes / 2];
+    to[bytes - 1] = from[bytes - 1];
   }
 }
+static_assert(kInlineBytes <= 3 * sizeof(Words));
 
 }  // namespace
 
@@ -296,7 +307,7 @@ bool ShmRecvEnd::lend_far(const Descriptor& descriptor, uint32_t where, Message*
 void ShmRecvEnd::release() {
   CHECK(released_ != nullptr);
   ++next_;
-  hold_.reset();
+  if (__builtin_expect(hold_ != nullptr, 0)) hold_.reset();
   released_->store(next_, std::memory_order_release);
   publish_barrier(fence_, *released_);
   if (__builtin_expect((writer_sleeping_->load(std::memory_order_relaxed) & kWantsCredit) != 0,

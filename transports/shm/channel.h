@@ -104,7 +104,6 @@ class ShmSendEnd final : public SendEnd {
   // the ring's end).
   uint64_t next_offset_ = 0;
   uint64_t taken_ = 0;
-  uint64_t taken_after_[kDescriptors] = {};  // taken_ after each message in flight
   mutable uint64_t freed_ = 0;
   mutable uint64_t released_ = 0;  // by the slowest reader, as last read
   uint64_t last_reference_ = 0;    // messages up to and including the last one by reference
@@ -112,6 +111,7 @@ class ShmSendEnd final : public SendEnd {
   mutable uint64_t reported_ = 0;  // what the user was last told of completed_
   const std::map<uint64_t, Registered>& registered_;
   StickyStatus& status_;
+  uint64_t taken_after_[kDescriptors] = {};  // taken_ after each message in flight
 };
 
 class ShmRecvEnd final : public RecvEnd {

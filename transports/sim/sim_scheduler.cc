@@ -74,10 +74,15 @@ std::shared_ptr<SimActor> SimScheduler::new_actor(int32_t rank, bool helper) {
 void SimScheduler::bind(SimActor& actor, int32_t rank) {
   if (rank < 0 || rank >= ranks()) return;
   Rank& state = ranks_[static_cast<size_t>(rank)];
-  if (state.owner == nullptr || !actor.helper) {
-    if (state.owner != nullptr) --state.owner->owned;
+  SimActor* before = state.owner;
+  if (before == nullptr || !actor.helper) {
     state.owner = &actor;
     ++actor.owned;
+    // A thread that has handed over its last rank, and is not in a call, is of the world no more.
+    if (before != nullptr && --before->owned == 0 && before->depth == 0 &&
+        before->state == State::kFree) {
+      before->state = State::kOut;
+    }
   }
   state.gone = false;
 }
@@ -170,6 +175,7 @@ void SimScheduler::enter(int32_t rank) {
   }
   ++actor->depth;
   ++ticks_;
+  helpers_alone_ = false;
   take_over_from_sole_driver(*actor);
   bind(*actor, rank);
   if (holder_ == actor.get()) {
@@ -195,16 +201,10 @@ void SimScheduler::leave() {
   Lock lock(mutex);
   std::shared_ptr<SimActor> actor = current();
   if (actor == nullptr || actor->depth == 0) return;
-  if (--actor->depth > 0 || actor->state != State::kFree) return;
-  if (started_) {
-    actor->state = State::kRunnable;
-    park(lock, *actor, false);
-    return;
-  }
-  // Went through without waiting, before the world has started: leaves no trace. (One thread makes
-  // or destroys the communicators, others will drive them.)
-  actor->state = State::kOut;
-  unbind(*actor);
+  // Before the start the thread goes on as it is: it may be about to enter for other ranks, too.
+  if (--actor->depth > 0 || actor->state != State::kFree || !started_) return;
+  actor->state = State::kRunnable;
+  park(lock, *actor, false);
 }
 
 void SimScheduler::acquire() {
@@ -363,7 +363,7 @@ void SimScheduler::poke() {
 void SimScheduler::schedule(Lock& lock, bool may_dispatch) {
   quiet_wanted_ = false;
   while (holder_ == nullptr && !dispatching_ && !grant()) {
-    if (!may_dispatch || !started_ || any(State::kFree) || !advance(lock)) return;
+    if (!may_dispatch || !may_advance() || !advance(lock)) return;
   }
 }
 
@@ -394,6 +394,23 @@ bool SimScheduler::grant() {
 
 void SimScheduler::trace(uint64_t what) {
   if (started_) trace_hash_ = sim_hash(trace_hash_, uint64_t(now_ns()), what);
+}
+
+bool SimScheduler::unowned() const {
+  return std::all_of(ranks_.begin(), ranks_.end(),
+                     [](const Rank& rank) { return rank.owner == nullptr; });
+}
+
+// Before the start time stands still, but for worlds that nobody has entered: there a thread that
+// waits without having entered is alone (uniCommInitAll), and helpers have their work from someone
+// who only polls.
+bool SimScheduler::may_advance() {
+  if (any(State::kFree)) return false;
+  if (started_) return true;
+  if (!unowned()) return false;
+  if (principal_waits() || helpers_alone_) return true;
+  quiet_wanted_ = messages_in_flight_ > 0;
+  return false;
 }
 
 // Whether time may move to a mere deadline or timer, while no message is on its way.
@@ -493,7 +510,8 @@ void SimScheduler::mark_missing_as_gone() {
 void SimScheduler::unstick() {
   ++ticks_;
   if (!started_) {
-    if (!principal_waits()) return;
+    helpers_alone_ = unowned();
+    if (helpers_alone_ || !principal_waits()) return;
     mark_missing_as_gone();
     started_ = true;
   } else if (any(State::kFree)) {

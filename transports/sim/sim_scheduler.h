@@ -27,7 +27,7 @@ struct SimSignal;
 // A thread of the world. All fields are guarded by SimScheduler::mutex.
 struct SimActor {
   enum class State {
-    kOut,   // not of the world now: a caller that has only been through calls that did not wait
+    kOut,   // not of the world now: its ranks are another thread's
     kFree,  // in a call, before the world has started: runs without the token until it would wait
     kRunnable,  // wants the token
     kRunning,   // holds it, also between calls
@@ -127,6 +127,8 @@ class SimScheduler : public std::enable_shared_from_this<SimScheduler> {
   bool principal(const SimActor& actor) const;
   bool any(SimActor::State state) const;
   bool principal_waits() const;
+  bool unowned() const;
+  bool may_advance();
   void start_if_all_present();
   void reset();
   void reset_if_empty();
@@ -150,6 +152,7 @@ class SimScheduler : public std::enable_shared_from_this<SimScheduler> {
   bool foreign_seen_ = false;  // threads from outside the world take part
   bool jump_allowed_ = false;
   bool quiet_wanted_ = false;
+  bool helpers_alone_ = false;
   SimActor* holder_ = nullptr;
   std::vector<std::shared_ptr<SimActor>> actors_;
   std::vector<Rank> ranks_;

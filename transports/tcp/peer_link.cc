@@ -394,15 +394,23 @@ void PeerLink::say_farewell() {
   flush();
 }
 
+size_t PeerLink::unsent_messages() const {
+  return static_cast<size_t>(std::count_if(
+      queue_.begin(), queue_.end(), [](const Outgoing& out) { return out.channel != nullptr; }));
+}
+
+void PeerLink::mute() {
+  if (up() && !std::exchange(muted_, true)) state_.waiter->remove_fd(fd_.get());
+}
+
 net::Fd PeerLink::detach() {
-  if (up()) state_.waiter->remove_fd(fd_.get());
+  mute();
   queue_.clear();
   return std::move(fd_);
 }
 
 void PeerLink::close_socket() {
-  if (!up()) return;
-  state_.waiter->remove_fd(fd_.get());
+  mute();
   fd_.reset();
 }
 

@@ -49,6 +49,7 @@ class PeerLink {
   int fd() const { return fd_.get(); }
   bool peer_left() const { return farewell_received_; }
   bool idle() const { return queue_.empty(); }
+  size_t unsent_messages() const;  // queued ones
 
   Result<SendChannel*> open_send(uint8_t number, const ChannelShape& shape);
   Result<RecvChannel*> open_recv(uint8_t number, const ChannelShape& shape);
@@ -57,6 +58,8 @@ class PeerLink {
   bool progress();
   // Before sleeping: reports every release and asks to be woken when output can go on.
   void arm();
+  // The socket no longer wakes the waiter: after a failure nobody reads it.
+  void mute();
   // Queues the farewell behind everything accepted. Nothing is accepted after it.
   void say_farewell();
   // Gives the socket up after the farewell has gone out; invalid if there is none. Whatever is
@@ -104,7 +107,7 @@ class PeerLink {
   LinkState& state_;
   net::Fd fd_;
   bool was_up_ = false;
-  bool wants_writable_ = false;
+  bool wants_writable_ = false, muted_ = false;
   bool farewell_received_ = false, farewell_sent_ = false;
   bool output_failed_ = false;
   int output_error_ = 0;

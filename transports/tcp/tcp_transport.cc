@@ -188,6 +188,9 @@ bool TcpTransport::progress() {
   if (closed_ || !state_.status.ok()) return false;
   bool moved = take_arrivals();
   for (PeerLink* link : active_) moved |= link->progress();
+  if (!state_.status.ok()) {
+    for (PeerLink* link : active_) link->mute();
+  }
   return moved;
 }
 
@@ -230,8 +233,8 @@ void TcpTransport::close() {
     if (link->idle()) {
       link->say_farewell();  // also after a failure of another link, where nothing is lost on this
                              // one
-    } else if (state_.status.ok()) {
-      log_warn("tcp: closing with messages to rank {} unsent", link->peer());
+    } else if (const size_t unsent = link->unsent_messages(); unsent > 0 && state_.status.ok()) {
+      log_warn("tcp: closing with {} messages to rank {} unsent", unsent, link->peer());
     }
     net::Fd fd = link->detach();
     if (fd.valid()) retire(context_.endpoint->loop(), std::move(fd), false);

@@ -1,0 +1,138 @@
+#include "launch.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+namespace bench {
+namespace {
+
+constexpr size_t kSharedBytes = size_t{1} << 30;  // address space; pages are taken when touched
+
+std::vector<int> allowed_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  std::vector<int> cores;
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return cores;
+  for (int core = 0; core < CPU_SETSIZE; core++) {
+    if (CPU_ISSET(core, &set)) cores.push_back(core);
+  }
+  return cores;
+}
+
+void pin(const std::vector<int>& cores, int rank) {
+  if (cores.empty()) return;
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(cores[static_cast<size_t>(rank) % cores.size()], &set);
+  (void)sched_setaffinity(0, sizeof set, &set);
+}
+
+uniConfig_t make_config(const Options& options) {
+  uniConfig_t config = UNI_CONFIG_INITIALIZER;
+  if (options.timeout_s > 0) config.timeout_ms = int64_t{options.timeout_s} * 1000;
+  if (!options.transport.empty()) config.transports = options.transport.c_str();
+  if (!options.algorithm.empty()) config.algorithm = options.algorithm.c_str();
+  config.reproducible = options.reproducible ? 1 : 0;
+  config.name = "comm-bench";
+  return config;
+}
+
+int finish(uniComm_t comm, int status) {
+  must(uniCommDestroy(comm), "uniCommDestroy");
+  return status;
+}
+
+// One pipe; rank 0 writes the id once a reader, each reader takes one: 128 bytes are written and
+// read whole.
+int run_child(const Options& options, const Body& body, int rank, const int id_pipe[2],
+              const Shared& shared) {
+  uniUniqueId id;
+  if (rank == 0) {
+    must(uniGetUniqueId(&id), "uniGetUniqueId");
+    for (int r = 1; r < options.ranks; r++) {
+      if (write(id_pipe[1], &id, sizeof id) != static_cast<ssize_t>(sizeof id)) return 3;
+    }
+  } else if (read(id_pipe[0], &id, sizeof id) != static_cast<ssize_t>(sizeof id)) {
+    return 3;
+  }
+  close(id_pipe[0]);
+  close(id_pipe[1]);
+  const uniConfig_t config = make_config(options);
+  uniComm_t comm = nullptr;
+  must(uniCommInitRankConfig(&comm, options.ranks, id, rank, &config), "uniCommInitRankConfig");
+  return finish(comm, body(comm, rank, options.ranks, shared));
+}
+
+int run_local(const Options& options, const Body& body) {
+  Shared shared;
+  shared.memory = mmap(nullptr, kSharedBytes, PROT_READ | PROT_WRITE,
+                       MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  shared.bytes = shared.memory == MAP_FAILED ? 0 : kSharedBytes;
+  int id_pipe[2];
+  if (pipe(id_pipe) != 0) return perror("pipe"), 3;
+  const std::vector<int> cores = allowed_cores();
+  const pid_t parent = getpid();
+  std::vector<pid_t> children;
+  for (int rank = 0; rank < options.ranks; rank++) {
+    const pid_t pid = fork();
+    if (pid < 0) return perror("fork"), 3;
+    if (pid == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      if (getppid() != parent) _exit(3);  // the parent died before prctl
+      pin(cores, rank);
+      const int status = run_child(options, body, rank, id_pipe, shared);
+      fflush(nullptr);
+      _exit(status);
+    }
+    children.push_back(pid);
+  }
+  close(id_pipe[0]);
+  close(id_pipe[1]);
+  int worst = 0;
+  for (size_t left = children.size(); left > 0; left--) {
+    int status = 0;
+    const pid_t pid = wait(&status);
+    if (pid < 0) break;
+    const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    if (code > worst) worst = code;
+    if (WIFSIGNALED(status)) {
+      fprintf(stderr, "comm-bench: process %d was ended by signal %d\n", static_cast<int>(pid),
+              WTERMSIG(status));
+    }
+  }
+  return worst;
+}
+
+}  // namespace
+
+void must(uniResult_t result, const char* what, uniComm_t comm) {
+  if (result == uniSuccess) return;
+  fprintf(stderr, "comm-bench: %s: %s: %s\n", what, uniGetErrorString(result),
+          uniGetLastError(comm));
+  fflush(nullptr);
+  _exit(3);
+}
+
+int launch(const Options& options, const Body& body) {
+  if (options.ranks > 0) return run_local(options, body);
+  const uniConfig_t config = make_config(options);
+  uniComm_t comm = nullptr;
+  must(uniCommInitUrl(&comm, "env://", -1, -1, &config), "uniCommInitUrl");
+  int rank = 0, ranks = 1;
+  must(uniCommUserRank(comm, &rank), "uniCommUserRank");
+  must(uniCommCount(comm, &ranks), "uniCommCount");
+  return finish(comm, body(comm, rank, ranks, Shared{}));
+}
+
+}  // namespace bench

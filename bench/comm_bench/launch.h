@@ -1,0 +1,26 @@
+// Starts the ranks: N pinned local processes of our own, or one rank of whatever launcher started
+// us.
+#pragma once
+
+#include <functional>
+
+#include "options.h"
+
+namespace bench {
+
+// Memory that all ranks started by --ranks share (null otherwise): only for measuring the machine's
+// bounds.
+struct Shared {
+  void* memory = nullptr;
+  size_t bytes = 0;
+};
+
+// Runs body(comm, rank, ranks, shared) once in each rank's process; returns the exit status of the
+// whole.
+using Body = std::function<int(uniComm_t comm, int rank, int ranks, const Shared& shared)>;
+int launch(const Options& options, const Body& body);
+
+// Prints what the library says and ends this process with status 3, if result is not success.
+void must(uniResult_t result, const char* what, uniComm_t comm = nullptr);
+
+}  // namespace bench

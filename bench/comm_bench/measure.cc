@@ -1,0 +1,110 @@
+#include "measure.h"
+
+#include <time.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "launch.h"
+
+namespace bench {
+namespace {
+
+Spread spread_of(std::vector<double> times) {
+  Spread s;
+  if (times.empty()) return s;
+  std::sort(times.begin(), times.end());
+  double sum = 0, squares = 0;
+  for (const double t : times) sum += t;
+  const double mean = sum / static_cast<double>(times.size());
+  for (const double t : times) squares += (t - mean) * (t - mean);
+  s.min = times.front();
+  s.max = times.back();
+  s.p99 = times[std::min(times.size() - 1, times.size() * 99 / 100)];
+  s.cv = mean > 0 ? std::sqrt(squares / static_cast<double>(times.size())) / mean : 0;
+  return s;
+}
+
+// One batch: mean time of a call. Calls are timed one by one where that is asked for or inputs are
+// rewritten between.
+double batch(const Options& options, const Ranks& ranks, WorkBuffers& buffers,
+             const WorkBuffers::Case& c, uniStream_t stream, std::vector<double>* singles) {
+  const bool one_by_one = options.per_iteration || options.cache == Cache::kRewrite;
+  ranks.barrier();
+  double total = 0;
+  const double start = now_us();
+  for (int i = 0; i < options.iterations; i++) {
+    if (options.cache == Cache::kRewrite) {
+      buffers.rewrite_input(c);
+      ranks.barrier();
+    }
+    const double before = one_by_one ? now_us() : 0;
+    buffers.issue(c, stream);
+    if (options.barrier_each) ranks.barrier();
+    if (!one_by_one) continue;
+    if (stream != nullptr) must(uniStreamSynchronize(stream), "uniStreamSynchronize", ranks.comm);
+    const double took = now_us() - before;
+    total += took;
+    singles->push_back(took);
+  }
+  if (stream != nullptr) must(uniStreamSynchronize(stream), "uniStreamSynchronize", ranks.comm);
+  if (!one_by_one) total = now_us() - start;
+  return total / options.iterations;
+}
+
+}  // namespace
+
+double now_us() {
+  timespec t{};
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return static_cast<double>(t.tv_sec) * 1e6 + static_cast<double>(t.tv_nsec) * 1e-3;
+}
+
+void Ranks::barrier() const {
+  must(uniBarrier(comm, nullptr), "uniBarrier", comm);
+}
+
+double Ranks::combine(double value, int how) const {
+  double result = value;
+  if (how == 0) {
+    must(uniBroadcast(&value, &result, 1, uniFloat64, 0, comm, nullptr), "uniBroadcast", comm);
+    return result;
+  }
+  const uniRedOp_t ops[] = {uniSum, uniAvg, uniMin, uniMax};
+  must(uniAllReduce(&value, &result, 1, uniFloat64, ops[how], comm, nullptr), "uniAllReduce", comm);
+  return result;
+}
+
+size_t Ranks::sum(size_t value) const {
+  uint64_t in = value, out = 0;
+  must(uniAllReduce(&in, &out, 1, uniUint64, uniSum, comm, nullptr), "uniAllReduce", comm);
+  return out;
+}
+
+Timing time_case(const Options& options, const Ranks& ranks, WorkBuffers& buffers,
+                 const WorkBuffers::Case& c, uniStream_t stream) {
+  Timing timing;
+  buffers.fill_inputs(c);
+  for (int i = 0; i < options.warmup; i++) buffers.issue(c, stream);
+  if (stream != nullptr) must(uniStreamSynchronize(stream), "uniStreamSynchronize", ranks.comm);
+  std::vector<double> batches, singles;
+  for (int b = 0; b < options.batches; b++) {
+    batches.push_back(
+        ranks.combine(batch(options, ranks, buffers, c, stream, &singles), options.average));
+  }
+  std::sort(batches.begin(), batches.end());
+  timing.us = batches[batches.size() / 2];
+  timing.spread = spread_of(std::move(singles));
+  if (options.check == 0) return timing;
+  // One call on fresh values, since an in-place call changes its own input.
+  buffers.fill_inputs(c);
+  ranks.barrier();
+  buffers.issue(c, stream);
+  if (stream != nullptr) must(uniStreamSynchronize(stream), "uniStreamSynchronize", ranks.comm);
+  timing.wrong = ranks.sum(buffers.wrong(c));
+  timing.checked = true;
+  return timing;
+}
+
+}  // namespace bench

@@ -1,0 +1,169 @@
+#include "options.h"
+
+#include <CLI/CLI.hpp>
+#include <cstdlib>
+
+namespace bench {
+namespace {
+
+struct WorkRow {
+  Work work;
+  const char* name;
+};
+constexpr WorkRow kWorks[] = {
+    {Work::kAllReduce, "all_reduce"},
+    {Work::kAllGather, "all_gather"},
+    {Work::kReduce, "reduce"},
+    {Work::kBroadcast, "broadcast"},
+    {Work::kReduceScatter, "reduce_scatter"},
+    {Work::kGather, "gather"},
+    {Work::kScatter, "scatter"},
+    {Work::kAllToAll, "all_to_all"},
+    {Work::kSendRecv, "sendrecv"},
+    {Work::kBarrier, "barrier"},
+};
+
+// "64M" in binary units, as nccl-tests reads it.
+size_t parse_size(const std::string& text) {
+  size_t used = 0;
+  double value = 0;
+  try {
+    value = std::stod(text, &used);
+  } catch (const std::exception&) {
+    throw CLI::ValidationError("size", "'" + text + "' is not a size");
+  }
+  const std::string unit = text.substr(used);
+  size_t scale = 0;
+  if (unit.empty()) scale = 1;
+  if (unit == "K" || unit == "k") scale = size_t{1} << 10;
+  if (unit == "M" || unit == "m") scale = size_t{1} << 20;
+  if (unit == "G" || unit == "g") scale = size_t{1} << 30;
+  if (scale == 0 || value < 0) throw CLI::ValidationError("size", "'" + text + "' is not a size");
+  return static_cast<size_t>(value * static_cast<double>(scale));
+}
+
+template <class Row>
+std::vector<Row> pick(const std::vector<Row>& rows, const std::string& word, const char* flag) {
+  if (word == "all") return rows;
+  for (const Row& row : rows) {
+    if (word == row.name) return {row};
+    if constexpr (requires { row.alias; }) {
+      if (word == row.alias) return {row};
+    }
+  }
+  throw CLI::ValidationError(flag, "'" + word + "' is unknown");
+}
+
+struct Words {
+  std::string begin = "32M", end, step = "1M", op = "sum", type = "float", buffers = "private",
+              cache = "hot";
+};
+
+void add_nccl_flags(CLI::App& app, Options& o, Words& words) {
+  app.add_option("-b,--minbytes", words.begin, "first size (K, M, G are binary; default 32M)");
+  app.add_option("-e,--maxbytes", words.end, "last size (default: the first)");
+  app.add_option("-i,--stepbytes", words.step, "step between sizes (default 1M)");
+  app.add_option("-f,--stepfactor", o.factor, "factor between sizes; over 1 it replaces the step");
+  app.add_option("-n,--iters", o.iterations, "timed calls a batch (20)")
+      ->check(CLI::PositiveNumber);
+  app.add_option("-w,--warmup_iters", o.warmup, "calls before timing (5)");
+  app.add_option("-o,--op", words.op, "sum prod min max avg band bor bxor, or all (sum)");
+  app.add_option("-d,--datatype", words.type,
+                 "float half bfloat16 double int8 ..., or all (float)");
+  app.add_option("-r,--root", o.root, "root rank (0)");
+  app.add_option("-c,--check", o.check, "check results: 0 or 1 (1)");
+  app.add_option("-a,--average", o.average,
+                 "time over ranks: 0 rank 0, 1 average, 2 min, 3 max (1)")
+      ->check(CLI::Range(0, 3));
+  app.add_option_function<int>(
+      "-z,--blocking", [&o](int on) { o.barrier_each = on != 0; },
+      "1: a barrier after each call, within the timing (0)");
+  app.add_option("-J,--json", o.json_file, "also write the results to this file");
+  app.add_flag("-I,--per_iteration", o.per_iteration, "show min, max, p99 and cv of single calls");
+  app.add_option("-T,--timeout", o.timeout_s, "seconds for each operation");
+}
+
+void add_own_flags(CLI::App& app, Options& o, Words& words) {
+  app.add_option("--batches", o.batches, "timed batches; their median is shown (5)")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--ranks", o.ranks, "start this many pinned local processes")
+      ->check(CLI::Range(1, 1024));
+  app.add_option("--transport", o.transport, "shm, tcp, or a list");
+  app.add_option("--algorithm", o.algorithm, "force one: ring, direct, ...");
+  app.add_option("--buffers", words.buffers, "private or registered (private)")
+      ->check(CLI::IsMember({"private", "registered"}));
+  app.add_option("--cache", words.cache,
+                 "hot, rewrite (inputs rewritten before each call) or cold (hot)")
+      ->check(CLI::IsMember({"hot", "rewrite", "cold"}));
+  app.add_flag("--reproducible", o.reproducible, "ask for bits that depend on nothing but inputs");
+  app.add_flag("--stream", o.use_stream, "issue on a host stream instead of blocking calls");
+  app.add_flag("--bound", o.bound, "measure this machine's own bounds beside each size");
+}
+
+}  // namespace
+
+const std::vector<TypeRow>& type_rows() {
+  static const std::vector<TypeRow> rows = {
+      {uniInt8, "int8", "char", 1},         {uniUint8, "uint8", "uchar", 1},
+      {uniInt32, "int32", "int", 4},        {uniUint32, "uint32", "uint", 4},
+      {uniInt64, "int64", "long", 8},       {uniUint64, "uint64", "ulong", 8},
+      {uniFloat16, "half", "float16", 2},   {uniFloat32, "float", "float32", 4},
+      {uniFloat64, "double", "float64", 8}, {uniBfloat16, "bfloat16", "bf16", 2},
+      {uniBool, "bool", "bool", 1},
+  };
+  return rows;
+}
+
+const std::vector<OpRow>& op_rows() {
+  static const std::vector<OpRow> rows = {{uniSum, "sum"}, {uniProd, "prod"}, {uniMax, "max"},
+                                          {uniMin, "min"}, {uniAvg, "avg"},   {uniBand, "band"},
+                                          {uniBor, "bor"}, {uniBxor, "bxor"}};
+  return rows;
+}
+
+bool has_op(Work work) {
+  return work == Work::kAllReduce || work == Work::kReduce || work == Work::kReduceScatter;
+}
+
+bool has_root(Work work) {
+  return work == Work::kReduce || work == Work::kBroadcast || work == Work::kGather ||
+         work == Work::kScatter;
+}
+
+Options parse_options(int argc, char** argv) {
+  Options o;
+  Words words;
+  CLI::App app{
+      "Times collectives over whatever connects the ranks. Columns and flags are nccl-tests'.",
+      "comm-bench"};
+  std::vector<std::string> names;
+  for (const WorkRow& row : kWorks) names.emplace_back(row.name);
+  app.add_option("collective", o.work_name, "what to time")
+      ->required()
+      ->check(CLI::IsMember(names));
+  add_nccl_flags(app, o, words);
+  add_own_flags(app, o, words);
+  try {
+    app.parse(argc, argv);
+    o.begin_bytes = parse_size(words.begin);
+    o.end_bytes = words.end.empty() ? o.begin_bytes : parse_size(words.end);
+    o.step_bytes = parse_size(words.step);
+    o.types = pick(type_rows(), words.type, "-d");
+    o.ops = pick(op_rows(), words.op, "-o");
+    if (o.end_bytes < o.begin_bytes) throw CLI::ValidationError("-e", "is smaller than -b");
+    if (o.factor <= 1 && o.step_bytes == 0) throw CLI::ValidationError("-i", "must be over 0");
+  } catch (const CLI::ParseError& e) {
+    std::exit(app.exit(e) == 0 ? 0 : 2);
+  }
+  for (const WorkRow& row : kWorks) {
+    if (o.work_name == row.name) o.work = row.work;
+  }
+  if (!has_op(o.work)) o.ops = {{uniSum, "none"}};
+  o.registered = words.buffers == "registered";
+  o.cache = words.cache == "cold"      ? Cache::kCold
+            : words.cache == "rewrite" ? Cache::kRewrite
+                                       : Cache::kHot;
+  return o;
+}
+
+}  // namespace bench

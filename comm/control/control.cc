@@ -1,0 +1,362 @@
+#include "comm/control/control.h"
+
+#include <algorithm>
+#include <array>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <set>
+
+#include "base/log.h"
+#include "comm/control/messages.h"
+#include "comm/control/tree.h"
+
+namespace unisono {
+namespace {
+
+using namespace control;
+
+constexpr int64_t kGatherNs = 50'000'000;      // rank 0 answers reports of this span together
+constexpr int64_t kSuspicionNs = 500'000'000;  // what the other side of a mismatch has to speak up
+constexpr size_t kMaxSequences = 64;           // whose arrivals are remembered
+constexpr size_t kMaxMailboxBytes = 64u << 20;
+
+class TreeControl final : public Control {
+ public:
+  TreeControl(std::unique_ptr<MessageLinks> links, ControlOptions options)
+      : links_(std::move(links)), options_(std::move(options)), rank_(options_.rank) {
+    neighbours_ = children_of(rank_, options_.ranks);
+    if (rank_ != 0) neighbours_.push_back(parent_of(rank_));
+  }
+  ~TreeControl() override { close(); }
+
+  Status open(int64_t deadline_ns) {
+    MessageLinks::Handlers handlers;
+    handlers.message = [this](int32_t from, std::string bytes) { on_message(from, bytes); };
+    handlers.closed = [this](int32_t peer, bool orderly) { on_closed(peer, orderly); };
+    return links_->open(neighbours_, std::move(handlers), deadline_ns);
+  }
+
+  void raise(const Status& status) override {
+    if (!status.ok()) fail(status, status.code(), rank_, status.message(), -1);
+  }
+  Status error() const override {
+    const std::lock_guard lock(mutex_);
+    return error_;
+  }
+  void publish_stall(const StallReport& report) override;
+  std::vector<int32_t> arrived(uint64_t sequence) const override;
+  void post(int32_t to, const std::string& key, std::string payload) override;
+  Result<std::string> await(int32_t from, const std::string& key, int64_t deadline_ns) override;
+  void close() override;
+
+ private:
+  // Of one sequence, at rank 0: what is to be asked with the next flood.
+  struct Pending {
+    std::vector<CompareMessage::Side> sides;
+    std::set<int32_t> arrived;
+  };
+
+  std::string name(int32_t rank) const;
+  // `status` is what this rank reports; the rest is what it tells the others.
+  void fail(const Status& status, Code code, int32_t origin, const std::string& text, int32_t from);
+  void flood(const std::string& bytes, int32_t except);
+  void on_message(int32_t from, const std::string& bytes);
+  void on_closed(int32_t peer, bool orderly);
+  void on_stall(const StallMessage& message);
+  void ask();  // rank 0
+  void on_compare(const CompareMessage& message, const std::string& bytes);
+  void compare(const CompareMessage::Side& side);
+  void note_arrived(uint64_t sequence, int32_t rank);
+  void deliver(MailMessage message);
+  void wake_waiters();  // mutex_ held
+
+  const std::unique_ptr<MessageLinks> links_;
+  const ControlOptions options_;
+  const int32_t rank_;
+  std::vector<int32_t> neighbours_;
+
+  mutable std::mutex mutex_;
+  Status error_;
+  bool closed_ = false;
+  std::map<uint64_t, std::set<int32_t>> arrived_;
+  std::map<uint64_t, Pending> pending_;
+  bool asking_ = false;
+  uint64_t suspected_ = UINT64_MAX;  // sequence for which a timer runs
+  std::map<std::pair<int32_t, std::string>, std::deque<std::string>> mailbox_;
+  size_t mailbox_bytes_ = 0;
+  std::vector<Waiter*> waiters_;
+};
+
+std::string TreeControl::name(int32_t rank) const {
+  const auto index = static_cast<size_t>(rank);
+  if (index < options_.hosts.size() && !options_.hosts[index].empty()) {
+    return fmt::format("rank {} ({})", rank, options_.hosts[index]);
+  }
+  return fmt::format("rank {}", rank);
+}
+
+// ---- Errors ----
+
+void TreeControl::fail(const Status& status, Code code, int32_t origin, const std::string& text,
+                       int32_t from) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!error_.ok()) return;
+    error_ = status;
+    failed_.store(true, std::memory_order_release);
+    wake_waiters();
+  }
+  log_debug("rank {} fails: {}", rank_, status.message());
+  flood(encode(ErrorMessage{origin, code, text}), from);
+  if (options_.failed) options_.failed();
+}
+
+void TreeControl::flood(const std::string& bytes, int32_t except) {
+  for (const int32_t neighbour : neighbours_) {
+    if (neighbour != except) links_->send(neighbour, bytes);
+  }
+}
+
+void TreeControl::on_closed(int32_t peer, bool orderly) {
+  if (orderly) return;
+  {
+    const std::lock_guard lock(mutex_);
+    if (closed_) return;
+  }
+  const Status status = unisono::error(Code::kRemoteError, "{} died", name(peer));
+  fail(status, status.code(), rank_, status.message(), peer);
+}
+
+void TreeControl::on_message(int32_t from, const std::string& bytes) {
+  auto message = parse(bytes, options_.ranks);
+  if (!message) {
+    raise(unisono::error(Code::kRemoteError, "{} sent a malformed control message", name(from)));
+  } else if (message->error) {
+    const ErrorMessage& record = *message->error;
+    const Status status(record.code, fmt::format("{}: {}", name(record.origin), record.text));
+    fail(status, record.code, record.origin, record.text, from);
+  } else if (message->stall) {
+    if (rank_ == 0) {
+      on_stall(*message->stall);
+    } else {
+      links_->send(parent_of(rank_), bytes);
+    }
+  } else if (message->compare) {
+    on_compare(*message->compare, bytes);
+  } else if (message->mail) {
+    const int32_t to = message->mail->to;
+    if (to == rank_) {
+      deliver(std::move(*message->mail));
+    } else if (const int32_t next = next_hop(rank_, to); next != from) {
+      links_->send(next, bytes);
+    }
+  }
+}
+
+// ---- Stalls ----
+
+void TreeControl::publish_stall(const StallReport& report) {
+  const StallMessage message{rank_, report};
+  bool start_timer = false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (closed_ || !error_.ok()) return;
+    start_timer = report.suspicious && suspected_ != report.call.sequence;
+    if (start_timer) suspected_ = report.call.sequence;
+  }
+  if (start_timer) {
+    // The sender of the foreign message may not remember it any more; then this side speaks alone.
+    links_->post(
+        [this, report] {
+          if (failed()) return;
+          raise(unisono::error(Code::kMismatch,
+                               "{} called {}, but a message of another operation came{}",
+                               name(rank_), describe(report.call),
+                               report.peer >= 0 ? " from " + name(report.peer) : std::string()));
+        },
+        kSuspicionNs);
+  }
+  if (rank_ == 0) {
+    links_->post([this, message] { on_stall(message); }, 0);
+  } else {
+    links_->send(parent_of(rank_), encode(message));
+  }
+}
+
+// At rank 0, in the links' context.
+void TreeControl::on_stall(const StallMessage& message) {
+  const CallRecord& call = message.report.call;
+  bool start_timer = false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!pending_.count(call.sequence) && pending_.size() >= kMaxSequences) return;
+    Pending& pending = pending_[call.sequence];
+    const bool known =
+        std::any_of(pending.sides.begin(), pending.sides.end(),
+                    [&](const auto& side) { return side.call.fingerprint == call.fingerprint; });
+    if (!known && pending.sides.size() < kMaxRecords) {
+      pending.sides.push_back({message.from, call});
+    }
+    if (pending.arrived.size() < kMaxArrived) pending.arrived.insert(message.from);
+    start_timer = !asking_ && !message.report.suspicious;
+    asking_ |= start_timer;
+  }
+  if (message.report.suspicious) {
+    ask();
+  } else if (start_timer) {
+    links_->post([this] { ask(); }, kGatherNs);
+  }
+}
+
+void TreeControl::ask() {
+  std::map<uint64_t, Pending> pending;
+  {
+    const std::lock_guard lock(mutex_);
+    pending.swap(pending_);
+    asking_ = false;
+  }
+  for (const auto& [sequence, one] : pending) {
+    const CompareMessage message{sequence, one.sides, {one.arrived.begin(), one.arrived.end()}};
+    on_compare(message, encode(message));
+  }
+}
+
+void TreeControl::on_compare(const CompareMessage& message, const std::string& bytes) {
+  for (const int32_t child : neighbours_) {
+    if (child > rank_) links_->send(child, bytes);
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    for (const int32_t rank : message.arrived) note_arrived(message.sequence, rank);
+  }
+  for (const auto& side : message.sides) compare(side);
+}
+
+void TreeControl::compare(const CompareMessage::Side& side) {
+  if (side.from == rank_ || failed() || !options_.recorder) return;
+  const std::optional<CallRecord> mine = options_.recorder(side.call.sequence);
+  // No record: this rank has not come so far, and its own report will be compared once it has.
+  if (!mine || mine->fingerprint == side.call.fingerprint) return;
+  std::string first = fmt::format("{} called {}", name(side.from), describe(side.call));
+  std::string second = fmt::format("{} called {}", name(rank_), describe(*mine));
+  if (side.from > rank_) first.swap(second);
+  raise(unisono::error(Code::kMismatch, "{}, {}", first, second));
+}
+
+void TreeControl::note_arrived(uint64_t sequence, int32_t rank) {
+  arrived_[sequence].insert(rank);
+  if (arrived_.size() > kMaxSequences) arrived_.erase(arrived_.begin());
+}
+
+std::vector<int32_t> TreeControl::arrived(uint64_t sequence) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = arrived_.find(sequence);
+  if (found == arrived_.end()) return {};
+  std::vector<int32_t> ranks(found->second.begin(), found->second.end());
+  std::erase(ranks, rank_);
+  return ranks;
+}
+
+// ---- Mailbox ----
+
+void TreeControl::post(int32_t to, const std::string& key, std::string payload) {
+  CHECK(to >= 0 && to < options_.ranks);
+  if (key.size() > kMaxKey || payload.size() > kMaxMail) {
+    raise(unisono::error(Code::kInternalError, "a control message of {} bytes exceeds {}",
+                         payload.size(), kMaxMail));
+    return;
+  }
+  MailMessage message{rank_, to, key, std::move(payload)};
+  if (to == rank_) {
+    deliver(std::move(message));
+  } else {
+    links_->send(next_hop(rank_, to), encode(message));
+  }
+}
+
+void TreeControl::deliver(MailMessage message) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (mailbox_bytes_ + message.payload.size() <= kMaxMailboxBytes) {
+      mailbox_bytes_ += message.payload.size();
+      mailbox_[{message.from, message.key}].push_back(std::move(message.payload));
+      wake_waiters();
+      return;
+    }
+  }
+  raise(unisono::error(Code::kRemoteError, "{} sends faster than this rank reads: {} bytes wait",
+                       name(message.from), kMaxMailboxBytes));
+}
+
+void TreeControl::wake_waiters() {
+  for (Waiter* waiter : waiters_) waiter->notify();
+}
+
+Result<std::string> TreeControl::await(int32_t from, const std::string& key, int64_t deadline_ns) {
+  const std::unique_ptr<Waiter> waiter = options_.env->make_waiter();
+  Waiter* const mine = waiter.get();
+  std::unique_lock lock(mutex_);
+  waiters_.push_back(mine);
+  Result<std::string> result = [&]() -> Result<std::string> {
+    for (;;) {
+      const auto found = mailbox_.find({from, key});
+      if (found != mailbox_.end()) {
+        std::string payload = std::move(found->second.front());
+        found->second.pop_front();
+        if (found->second.empty()) mailbox_.erase(found);
+        mailbox_bytes_ -= payload.size();
+        return payload;
+      }
+      if (!error_.ok()) return error_;
+      if (closed_) return Status(Code::kAborted, "the communicator was closed");
+      if (options_.env->now_ns() >= deadline_ns) {
+        return unisono::error(Code::kTimeout, "nothing came from {} in time (waiting for '{}')",
+                              name(from), key);
+      }
+      lock.unlock();
+      options_.env->wait(std::span<Waiter* const>(&mine, 1), deadline_ns);
+      lock.lock();
+    }
+  }();
+  std::erase(waiters_, mine);
+  return result;
+}
+
+void TreeControl::close() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (closed_) return;
+    closed_ = true;
+    wake_waiters();
+  }
+  links_->close();
+}
+
+}  // namespace
+
+std::string describe(const CallRecord& record) {
+  std::string text = fmt::format("{} #{} (", collective_name(record.collective), record.sequence);
+  if (record.collective != Collective::kBarrier) {
+    text += type_name(record.type);
+    if (has_op(record.collective)) text += fmt::format(", {}", op_name(record.op));
+    text += fmt::format(", count {}", record.count);
+    if (has_root(record.collective)) text += fmt::format(", root {}", record.root);
+    text += ", ";
+  }
+  const std::string_view algorithm(record.algorithm,
+                                   strnlen(record.algorithm, sizeof(record.algorithm)));
+  text += algorithm.empty() ? "no algorithm yet" : algorithm;
+  return text + ")";
+}
+
+Result<std::unique_ptr<Control>> Control::create(std::unique_ptr<MessageLinks> links,
+                                                 ControlOptions options, int64_t deadline_ns) {
+  CHECK(options.env != nullptr && options.rank >= 0 && options.rank < options.ranks);
+  auto control = std::make_unique<TreeControl>(std::move(links), std::move(options));
+  const Status status = control->open(deadline_ns);
+  if (!status.ok()) return status.annotate("control");
+  return std::unique_ptr<Control>(std::move(control));
+}
+
+}  // namespace unisono

@@ -1,0 +1,247 @@
+// The control tree over sockets: errors, deaths, mismatches, arrivals, mail.
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <cstring>
+#include <random>
+
+#include "comm/control/messages.h"
+#include "comm/control/tree.h"
+#include "control_testing.h"
+
+namespace unisono {
+namespace {
+
+TEST(TreeTest, EveryRankIsReachedFromEveryOtherByNextHops) {
+  for (int32_t from = 0; from < 100; ++from) {
+    for (int32_t to = 0; to < 100; ++to) {
+      int32_t at = from;
+      for (int hops = 0; at != to; ++hops) {
+        ASSERT_LT(hops, 8) << from << " to " << to;
+        const int32_t next = control::next_hop(at, to);
+        const bool is_child = control::parent_of(next) == at;
+        ASSERT_TRUE(is_child || next == control::parent_of(at)) << from << " to " << to;
+        at = next;
+      }
+    }
+  }
+}
+
+TEST(TreeTest, ChildrenNameTheirParent) {
+  for (int32_t rank = 0; rank < 50; ++rank) {
+    for (const int32_t child : control::children_of(rank, 75)) {
+      EXPECT_EQ(control::parent_of(child), rank);
+      EXPECT_LT(child, 75);
+    }
+  }
+}
+
+TEST(ControlTest, AnErrorRaisedAnywhereReachesAllOf20Ranks) {
+  for (const int32_t raiser : {0, 2, 19}) {
+    ControlTree tree(20);
+    tree[raiser].control->raise(error(Code::kAborted, "enough"));
+    for (int32_t rank = 0; rank < tree.size(); ++rank) {
+      ASSERT_TRUE(tree[rank].wait_failed()) << rank;
+      const Status status = tree[rank].control->error();
+      EXPECT_EQ(status.code(), Code::kAborted);
+      const std::string prefix = fmt::format("rank {} (h{}): ", raiser, raiser);
+      EXPECT_EQ(status.message(), (rank == raiser ? "" : prefix) + "enough");
+      ASSERT_TRUE(tree[rank].wait_until([&] { return tree[rank].failures == 1; }));
+    }
+  }
+}
+
+TEST(ControlTest, TheFirstErrorWinsOnEachRank) {
+  ControlTree tree(2);
+  tree[1].control->raise(error(Code::kTimeout, "first"));
+  tree[1].control->raise(error(Code::kAborted, "second"));
+  EXPECT_EQ(tree[1].control->error().message(), "first");
+  ASSERT_TRUE(tree[0].wait_failed());
+  EXPECT_EQ(tree[0].control->error().code(), Code::kTimeout);
+  EXPECT_EQ(tree[1].failures, 1);
+}
+
+TEST(ControlTest, AFarewellIsNoError) {
+  ControlTree tree(10);
+  tree[9].control->close();
+  tree[8].control->close();
+  // Later traffic between the others shows that the farewells were digested.
+  tree[0].control->post(7, "k", "v");
+  EXPECT_TRUE(tree[7].control->await(0, "k", in_seconds(60)).ok());
+  for (int32_t rank = 0; rank < 8; ++rank) EXPECT_FALSE(tree[rank].control->failed()) << rank;
+}
+
+TEST(ControlTest, AMismatchFailsAllRanksNamingBothSides) {
+  ControlTree tree(12);
+  for (int32_t rank = 0; rank < 12; ++rank) {
+    tree[rank].record(rank == 10 ? call(7, 222, 64) : call(7, 111, 100));
+  }
+  // Rank 10 has returned from its call and says nothing; rank 3 waits.
+  tree[3].control->publish_stall({call(7, 111, 100), 1, 0, 2, false});
+  for (int32_t rank = 0; rank < 12; ++rank) {
+    ASSERT_TRUE(tree[rank].wait_failed()) << rank;
+    const Status status = tree[rank].control->error();
+    EXPECT_EQ(status.code(), Code::kMismatch);
+    EXPECT_TRUE(contains(status.message(),
+                         "rank 3 (h3) called all_reduce #7 (float32, sum, count 100, ring), "
+                         "rank 10 (h10) called all_reduce #7 (float32, sum, count 64, ring)"))
+        << status.message();
+  }
+}
+
+TEST(ControlTest, ASuspicionThatNobodyExplainsFailsByItself) {
+  ControlTree tree(3);
+  tree[2].record(call(5, 1, 8));
+  tree[2].control->publish_stall({call(5, 1, 8), 0, 0, 1, true});
+  for (int32_t rank = 0; rank < 3; ++rank) {
+    ASSERT_TRUE(tree[rank].wait_failed()) << rank;
+    EXPECT_EQ(tree[rank].control->error().code(), Code::kMismatch);
+    EXPECT_TRUE(
+        contains(tree[rank].control->error().message(), "rank 2 (h2) called all_reduce #5"));
+    EXPECT_TRUE(contains(tree[rank].control->error().message(), "from rank 1 (h1)"));
+  }
+}
+
+TEST(ControlTest, EveryRankLearnsWhoHasArrived) {
+  ControlTree tree(20);
+  for (const int32_t rank : {0, 4, 11, 19}) {
+    tree[rank].record(call(3, 1, 8));
+    tree[rank].control->publish_stall({call(3, 1, 8), 0, 0, -1, false});
+  }
+  const std::vector<int32_t> expected = {0, 4, 11, 19};
+  for (int32_t rank = 0; rank < 20; ++rank) {
+    std::vector<int32_t> others = expected;
+    std::erase(others, rank);
+    EXPECT_TRUE(tree[rank].wait_until([&] { return tree[rank].control->arrived(3) == others; }));
+    EXPECT_FALSE(tree[rank].control->failed());
+    EXPECT_TRUE(tree[rank].control->arrived(4).empty());
+  }
+}
+
+TEST(ControlTest, MailReachesAnyRankFromAny) {
+  ControlTree tree(20);
+  for (int32_t from = 0; from < 20; from += 3) {
+    for (int32_t to = 0; to < 20; ++to) {
+      tree[from].control->post(to, "key", fmt::format("{} to {}", from, to));
+    }
+  }
+  for (int32_t to = 0; to < 20; ++to) {
+    for (int32_t from = 0; from < 20; from += 3) {
+      const auto mail = tree[to].control->await(from, "key", in_seconds(60));
+      ASSERT_TRUE(mail.ok()) << mail.status().message();
+      EXPECT_EQ(*mail, fmt::format("{} to {}", from, to));
+    }
+  }
+}
+
+TEST(ControlTest, LargeMailArrivesWhole) {
+  ControlTree tree(10);
+  const std::string large(control::kMaxMail, 'x');
+  tree[9].control->post(8, "large", large);  // through their parents 1 and 0
+  const auto mail = tree[8].control->await(9, "large", in_seconds(60));
+  ASSERT_TRUE(mail.ok()) << mail.status().message();
+  EXPECT_TRUE(*mail == large);
+}
+
+TEST(ControlTest, AwaitEndsWithTheDeadlineNamingTheRank) {
+  ControlTree tree(2);
+  const auto mail = tree[0].control->await(1, "never", real_env().now_ns() + 20'000'000);
+  EXPECT_EQ(mail.status().code(), Code::kTimeout);
+  EXPECT_TRUE(contains(mail.status().message(), "rank 1 (h1)")) << mail.status().message();
+}
+
+TEST(ControlTest, AwaitEndsWithTheCommunicatorsFailure) {
+  ControlTree tree(3);
+  std::thread raiser([&] { tree[2].control->raise(error(Code::kAborted, "stop")); });
+  const auto mail = tree[0].control->await(1, "never", in_seconds(60));
+  raiser.join();
+  EXPECT_EQ(mail.status().code(), Code::kAborted);
+}
+
+TEST(ControlTest, AMissingRankIsNamedWhenTheTreeCannotBeBuilt) {
+  auto loop = net::shared_event_loop();
+  ASSERT_TRUE(loop.ok());
+  net::EndpointOptions options;
+  options.tcp = false;
+  auto endpoint = net::Endpoint::create(**loop, options);
+  ASSERT_TRUE(endpoint.ok());
+  ControlOptions control_options;
+  control_options.ranks = 2;
+  control_options.env = &real_env();
+  const auto control = Control::create(make_socket_links(**endpoint, 0), control_options,
+                                       real_env().now_ns() + 50'000'000);
+  ASSERT_FALSE(control.ok());
+  EXPECT_EQ(control.status().code(), Code::kTimeout);
+  EXPECT_TRUE(contains(control.status().message(), "rank 1")) << control.status().message();
+}
+
+// ---- Messages ----
+
+CallRecord random_call(std::mt19937_64& random) {
+  CallRecord record = call(random(), random(), random());
+  record.collective = static_cast<Collective>(random() % kCollectives);
+  record.root = static_cast<int32_t>(random() % 100);
+  return record;
+}
+
+std::vector<std::string> samples(std::mt19937_64& random) {
+  control::CompareMessage compare{
+      9, {{1, random_call(random)}, {2, random_call(random)}}, {1, 2, 3}};
+  for (auto& side : compare.sides) side.call.sequence = 9;
+  return {control::encode(control::ErrorMessage{3, Code::kTimeout, "text"}),
+          control::encode(control::StallMessage{4, {random_call(random), 1, 2, 3, true}}),
+          control::encode(compare), control::encode(control::MailMessage{1, 2, "key", "payload"})};
+}
+
+TEST(ControlMessageTest, WhatIsEncodedIsParsed) {
+  std::mt19937_64 random(1);
+  const auto bytes = samples(random);
+  auto error_message = control::parse(bytes[0], 5);
+  ASSERT_TRUE(error_message && error_message->error);
+  EXPECT_EQ(error_message->error->text, "text");
+  EXPECT_EQ(error_message->error->code, Code::kTimeout);
+  auto stall = control::parse(bytes[1], 5);
+  ASSERT_TRUE(stall && stall->stall);
+  EXPECT_EQ(stall->stall->report.peer, 3);
+  EXPECT_EQ(std::string(stall->stall->report.call.algorithm), "ring");
+  auto compare = control::parse(bytes[2], 5);
+  ASSERT_TRUE(compare && compare->compare);
+  EXPECT_EQ(compare->compare->arrived, (std::vector<int32_t>{1, 2, 3}));
+  ASSERT_EQ(compare->compare->sides.size(), 2u);
+  auto mail = control::parse(bytes[3], 5);
+  ASSERT_TRUE(mail && mail->mail);
+  EXPECT_EQ(mail->mail->payload, "payload");
+}
+
+TEST(ControlMessageTest, RanksOutsideTheCommunicatorAreRefused) {
+  std::mt19937_64 random(1);
+  const auto bytes = samples(random);
+  EXPECT_FALSE(control::parse(bytes[0], 3));
+  EXPECT_FALSE(control::parse(bytes[1], 4));
+  EXPECT_FALSE(control::parse(bytes[2], 3));
+  EXPECT_FALSE(control::parse(bytes[3], 2));
+}
+
+TEST(ControlMessageTest, CutOrChangedMessagesNeverReadPastTheirEnd) {
+  const uint64_t seed = std::random_device()();
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  std::mt19937_64 random(seed);
+  int refused = 0;
+  for (int round = 0; round < 200; ++round) {
+    for (const std::string& bytes : samples(random)) {
+      for (size_t length = 0; length < bytes.size(); ++length) {
+        // A fresh allocation of exactly this size lets the address sanitizer see every step too
+        // far.
+        const std::string cut(bytes.data(), length);
+        EXPECT_FALSE(control::parse(cut, 5).has_value());
+      }
+      std::string changed = bytes;
+      changed[random() % changed.size()] = static_cast<char>(random());
+      refused += !control::parse(changed, 5).has_value();
+    }
+  }
+  EXPECT_GT(refused, 0);
+}
+
+}  // namespace
+}  // namespace unisono

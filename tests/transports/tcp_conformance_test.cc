@@ -1,0 +1,7 @@
+#include "tests/transports/conformance.h"
+
+namespace unisono::testing {
+
+INSTANTIATE_TEST_SUITE_P(tcp, Conformance, ::testing::Values(Setup{"tcp"}));
+
+}  // namespace unisono::testing
