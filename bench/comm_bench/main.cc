@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstring>
+#include <cstdio>
 #include <memory>
 
 #include "bounds.h"
@@ -27,11 +27,11 @@ std::vector<RankLine> gather_lines(const Ranks& ranks) {
   mine.rank = ranks.rank;
   mine.pid = static_cast<int32_t>(getpid());
   utsname names{};
-  if (uname(&names) == 0) std::strncpy(mine.host, names.nodename, sizeof mine.host - 1);
+  if (uname(&names) == 0) snprintf(mine.host, sizeof mine.host, "%.63s", names.nodename);
   uniCommInfo_t info{};
   info.size = sizeof info;
   must(uniCommQuery(ranks.comm, &info), "uniCommQuery", ranks.comm);
-  std::strncpy(mine.transport, info.transports, sizeof mine.transport - 1);
+  snprintf(mine.transport, sizeof mine.transport, "%.63s", info.transports);
   std::vector<WireLine> all(static_cast<size_t>(ranks.ranks));
   must(uniGather(&mine, all.data(), sizeof mine, uniUint8, 0, ranks.comm, nullptr), "uniGather",
        ranks.comm);

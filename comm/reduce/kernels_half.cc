@@ -2,6 +2,8 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "comm/reduce/kernels_half.cc"
 
+#include <cstring>
+
 #include "comm/reduce/table.h"
 #include "hwy/foreach_target.h"  // must come before highway.h
 //
@@ -43,7 +45,9 @@ struct Bfloat16Kernel : Fold {
     const hn::RebindToUnsigned<Floats<D>> du32;
     hn::Vec<decltype(du32)> bits;
     if constexpr (hn::MaxLanes(D()) == 1) {
-      bits = hn::Set(du32, static_cast<uint32_t>(*from));
+      uint16_t element;
+      std::memcpy(&element, from, sizeof element);  // perhaps not aligned
+      bits = hn::Set(du32, element);
     } else {
       bits = hn::BitCast(du32, hn::LoadU(D(), from));
     }
@@ -80,7 +84,8 @@ struct Bfloat16Kernel : Fold {
   template <class D>
   HWY_INLINE void store(D d, const Value<D>& v, uint16_t* to) const {
     if constexpr (hn::MaxLanes(D()) == 1) {
-      *to = hn::GetLane(merged(d, v));
+      const uint16_t element = hn::GetLane(merged(d, v));
+      std::memcpy(to, &element, sizeof element);
     } else {
       hn::StoreU(merged(d, v), d, to);
     }

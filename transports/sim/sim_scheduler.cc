@@ -17,6 +17,7 @@ using State = SimActor::State;
 // world take part: they are invisible, so that all that can be done is to let them come.
 constexpr int64_t kQuietMs = 20;
 constexpr int kEntersBeforeYield = 256;
+constexpr int kSpinsBeforeYield = 8;
 constexpr int64_t kYieldNs = 1000;
 
 // The actors that this thread is, one a world; leaves the worlds when the thread ends.
@@ -277,7 +278,7 @@ void SimScheduler::wait(std::span<SimSignal* const> signals, int64_t deadline_ns
   if (actor != nullptr && actor->state == State::kFree) {
     bool notified = deadline_ns <= now_ns();
     for (SimSignal* signal : signals) notified |= std::exchange(signal->notified, false);
-    if (notified) return;
+    if (notified && ++actor->spins <= kSpinsBeforeYield) return;
   }
   const bool passer_by = actor == nullptr || actor->state == State::kOut;
   if (actor == nullptr) actor = new_actor(-1, false);
@@ -300,7 +301,12 @@ void SimScheduler::block_and_park(Lock& lock, SimActor& actor, std::span<SimSign
   actor.signals.assign(signals.begin(), signals.end());
   actor.deadline_ns = deadline_ns;
   actor.streak = 0;
-  actor.state = ready ? State::kRunnable : State::kBlocked;
+  // Who polls by waits that end at once would stop the clock: now and then such a wait is a short
+  // sleep.
+  const bool yield = ready && ++actor.spins > kSpinsBeforeYield;
+  if (yield) actor.deadline_ns = now_ns() + kYieldNs;
+  if (yield || !ready) actor.spins = 0;
+  actor.state = ready && !yield ? State::kRunnable : State::kBlocked;
   if (holder_ == &actor) holder_ = nullptr;
   park(lock, actor, true);
   actor.signals.clear();

@@ -39,6 +39,7 @@ struct SimActor {
   State state = State::kOut;
   int owned = 0;   // ranks that this thread drives
   int depth = 0;   // enters less leaves
+  int spins = 0;   // waits that had nothing to wait for, since it last blocked
   int streak = 0;  // enters since it last blocked
   uint64_t turns = 0;
   int64_t deadline_ns = kNeverNs;

@@ -1,0 +1,153 @@
+// Every algorithm in the registry, proved. UNISONO_TEST_FULL=1: over 1..130 ranks and samples up to
+// 1024; else over a sample that a minute is enough for.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "algorithms/registry.h"
+#include "algorithms/verify/random_run.h"
+#include "algorithms/verify/verify.h"
+
+namespace unisono {
+namespace {
+
+using Plans = std::vector<Plan>;
+
+bool full() {
+  const char* value = std::getenv("UNISONO_TEST_FULL");
+  return value != nullptr && std::string(value) == "1";
+}
+
+std::vector<int32_t> sizes() {
+  std::vector<int32_t> all;
+  for (int32_t n = 1; n <= (full() ? 130 : 9); ++n) all.push_back(n);
+  const std::vector<int32_t> samples =
+      full() ? std::vector<int32_t>{255, 256, 257, 512, 1000, 1024}
+             : std::vector<int32_t>{12, 15, 16, 17, 31, 32, 33, 64, 130, 256, 1000};
+  all.insert(all.end(), samples.begin(), samples.end());
+  return all;
+}
+
+// Most steps of all ranks together that are proved at a size above 130 (full), or at any size
+// (sampled).
+size_t most_steps(int32_t n) {
+  if (!full()) return n <= 9 ? SIZE_MAX : 12000;
+  return n <= 130 ? SIZE_MAX : 300000;
+}
+
+Plans built(const Algorithm& algorithm, PlanRequest request) {
+  Plans plans;
+  for (request.rank = 0; request.rank < request.ranks; ++request.rank) {
+    plans.push_back(algorithm.build(request));
+  }
+  return plans;
+}
+
+// Rank 0 and the middle one stand for all: what the whole set may cost is judged before it is
+// built.
+size_t steps_about(const Algorithm& algorithm, PlanRequest request) {
+  size_t steps = 0;
+  for (int32_t rank : {request.root, (request.root + request.ranks / 2) % request.ranks}) {
+    request.rank = rank;
+    const size_t one = algorithm.build(request).order.size();
+    steps += rank == request.root && has_root(request.collective)
+                 ? one
+                 : one * static_cast<size_t>(request.ranks);
+  }
+  return steps;
+}
+
+std::vector<int32_t> roots(Collective collective, int32_t ranks) {
+  if (!has_root(collective)) return {0};
+  std::vector<int32_t> all = {0};
+  if (ranks > 1) all.push_back(ranks - 1);
+  if (ranks > 2) all.push_back(ranks / 2);
+  return all;
+}
+
+template <class Visit>
+void for_each_request(const Algorithm& algorithm, int32_t ranks, Visit visit) {
+  for (int c = 0; c < kCollectives; ++c) {
+    const auto collective = static_cast<Collective>(c);
+    for (int32_t root : roots(collective, ranks)) {
+      for (bool multicast : {true, false}) {
+        const PlanRequest request{collective, ranks, 0, root, multicast};
+        if (algorithm.supports(request)) visit(request);
+      }
+    }
+  }
+}
+
+class VerifyAlgorithms : public testing::TestWithParam<const char*> {};
+
+TEST_P(VerifyAlgorithms, AreProved) {
+  const Algorithm& algorithm = *find_algorithm(GetParam());
+  int proved = 0, left_out = 0;
+  for (int32_t n : sizes()) {
+    for_each_request(algorithm, n, [&](const PlanRequest& request) {
+      if (most_steps(n) != SIZE_MAX && steps_about(algorithm, request) > most_steps(n)) {
+        ++left_out;
+        return;
+      }
+      VerifyOptions options;
+      options.multicast = request.multicast;
+      const Status status = verify_plans(built(algorithm, request), options);
+      EXPECT_TRUE(status.ok()) << status.message();
+      ++proved;
+    });
+  }
+  EXPECT_GT(proved, 9);
+  printf("%s: %d sets of plans proved, %d too large for this run\n", algorithm.name, proved,
+         left_out);
+}
+
+TEST_P(VerifyAlgorithms, FollowEachOtherOverTheSameChannels) {
+  for (int32_t n = 1; n <= 9; ++n) {
+    for_each_request(*find_algorithm(GetParam()), n, [&](const PlanRequest& request) {
+      const Plans first = built(*find_algorithm(GetParam()), request);
+      for (const Algorithm& other : algorithms()) {
+        if (!other.supports(request)) continue;
+        const Status status = verify_sequence(first, built(other, request));
+        EXPECT_TRUE(status.ok()) << "then " << other.name << ": " << status.message();
+      }
+    });
+  }
+}
+
+TEST_P(VerifyAlgorithms, ComputeRightOnRandomDataInRandomOrder) {
+  const Algorithm& algorithm = *find_algorithm(GetParam());
+  const uint64_t base = 20240611;
+  printf("seed %llu\n", static_cast<unsigned long long>(base));
+  RandomRunOptions run;
+  run.seed = base;
+  for (int32_t n = 1; n <= 9; ++n) {
+    for_each_request(algorithm, n, [&](const PlanRequest& request) {
+      const Plans plans = built(algorithm, request);
+      for (InPlace form : {InPlace::kNone, InPlace::kAll, InPlace::kEveryOther}) {
+        ++run.seed;
+        run.in_place = form;
+        run.count = run.seed % 13;
+        run.slice_elements = 1 + run.seed % 3;
+        run.late = plans[0].late && run.seed % 2 == 0;
+        run.single_thread = !run.late && run.seed % 5 == 0;
+        const Status status = random_run(plans, run);
+        EXPECT_TRUE(status.ok()) << algorithm.name << " " << collective_name(request.collective)
+                                 << " of " << n << " ranks, root " << request.root << ", seed "
+                                 << run.seed << ": " << status.message();
+      }
+    });
+  }
+}
+
+std::vector<const char*> names() {
+  std::vector<const char*> all;
+  for (const Algorithm& algorithm : algorithms()) all.push_back(algorithm.name);
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Registry, VerifyAlgorithms, testing::ValuesIn(names()),
+                         [](const auto& tested) { return std::string(tested.param); });
+
+}  // namespace
+}  // namespace unisono
