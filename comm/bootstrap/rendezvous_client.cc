@@ -124,7 +124,9 @@ class Exchange {
     TRY(send_all(frame(kRegister, writer.take())));
     for (;;) {
       TRY_ASSIGN(const std::string message, receive());
-      const auto type = static_cast<uint8_t>(message[4]);
+      Reader header(message);
+      (void)header.get<uint32_t>();
+      const auto type = header.get<uint8_t>();
       const std::string_view body = std::string_view(message).substr(kFrameHeaderBytes);
       if (type == kTable) return read_table(body);
       if (type == kFailure) return read_failure(body);

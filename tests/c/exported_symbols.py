@@ -17,6 +17,7 @@ def main():
     library, header, nm, readelf = sys.argv[1:5]
     with open(header, encoding="utf-8") as file:
         text = re.sub(r"/\*.*?\*/", "", file.read(), flags=re.S)
+    text = re.sub(r"^\s*#.*$", "", text, flags=re.M)
     declared = set(re.findall(r"\bUNI_API\b[^;(]*?(\w+)\s*\(", text))
     # The version node itself (UNISONO_0) is an absolute symbol, type A.
     symbols = [line.split() for line in output(nm, "-D", "--defined-only", library).splitlines()]

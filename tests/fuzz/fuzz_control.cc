@@ -1,4 +1,5 @@
-// Control's messages: whatever a peer sends is parsed without harm, and what is parsed means the same once encoded again.
+// Control's messages: whatever a peer sends is parsed without harm, and what is parsed means the
+// same once encoded again.
 #include <cstddef>
 #include <cstdint>
 #include <string>

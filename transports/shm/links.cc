@@ -23,7 +23,7 @@ bool is_non_blocking(int fd) {
 }  // namespace
 
 Peer::Mapping::~Mapping() {
-  if (base != nullptr) ::munmap(base, mapped_bytes);
+  if (base != nullptr && !net::is_forked_child()) ::munmap(base, mapped_bytes);
 }
 
 Segment::View Peer::find_region(uint64_t registration, std::shared_ptr<void>* hold) {

@@ -12,6 +12,8 @@
 #include <cstring>
 #include <new>
 
+#include "base/net/event_loop.h"
+
 namespace unisono::shm {
 namespace {
 
@@ -92,14 +94,13 @@ Result<std::shared_ptr<Segment>> Segment::create(int32_t rank, Env& env) {
 }
 
 Result<std::shared_ptr<Segment>> Segment::attach(net::Fd fd, const Nonce& nonce, int32_t rank) {
+  std::shared_ptr<Segment> known;  // released after the lock: its end takes the lock, too
   {
     const std::lock_guard lock(table().mutex);
     const auto found = table().segments.find(nonce);
-    if (found != table().segments.end()) {
-      std::shared_ptr<Segment> segment = found->second.lock();
-      if (segment != nullptr && same_file(segment->fd(), fd.get())) return segment;
-    }
+    if (found != table().segments.end()) known = found->second.lock();
   }
+  if (known != nullptr && same_file(known->fd(), fd.get())) return known;
   uint64_t bytes = 0;
   if (!cannot_shrink(fd.get(), &bytes)) {
     return error(Code::kRemoteError, "rank {}'s segment is not sealed shared memory", rank);
@@ -121,6 +122,8 @@ Result<std::shared_ptr<Segment>> Segment::attach(net::Fd fd, const Nonce& nonce,
 }
 
 Segment::~Segment() {
+  if (net::is_forked_child())
+    return;  // not mapped here (MADV_DONTFORK): something else may be by now
   if (created_here_) {
     const std::lock_guard lock(table().mutex);
     table().segments.erase(nonce_);

@@ -7,7 +7,7 @@
 
 #include "comm/control/messages.h"
 #include "comm/control/tree.h"
-#include "control_testing.h"
+#include "tests/comm/meeting/control_testing.h"
 
 namespace unisono {
 namespace {

@@ -23,7 +23,7 @@ namespace unisono {
 namespace {
 
 constexpr int kReadyFd = 99;  // a child's; standard output is gtest's
-constexpr int kPassed = 40;  // no exit status that comes by accident
+constexpr int kPassed = 40;   // no exit status that comes by accident
 constexpr int32_t kRanks = 11;
 constexpr int32_t kVictim = 1;  // an inner node: parent of 9 and 10
 

@@ -1,0 +1,120 @@
+// Every collective x algorithm x type x op x transport x rank count, in place and not, against the
+// plain reference. Sampled by default; UNISONO_TEST_FULL=1 runs the whole tables.
+#include <algorithm>
+
+#include "algorithms/registry.h"
+#include "tests/comm/collective_case.h"
+
+namespace unisono::testing {
+namespace {
+
+std::vector<int> rank_counts() {
+  return {1, 2, 3, 4, 5, 6, 7, 8, 9, 16};
+}
+
+std::vector<std::string> algorithm_names() {
+  std::vector<std::string> names = {""};
+  for (const Algorithm& algorithm : algorithms()) names.emplace_back(algorithm.name);
+  return names;
+}
+
+std::vector<int> roots(Kind kind, int ranks) {
+  if (!rooted(kind)) return {0};
+  std::vector<int> list = {0, ranks / 2, ranks - 1};
+  list.erase(std::unique(list.begin(), list.end()), list.end());
+  return list;
+}
+
+class Collectives : public ::testing::TestWithParam<std::tuple<std::string, int>> {
+ protected:
+  std::string transport() const { return std::get<0>(GetParam()); }
+  int ranks() const { return std::get<1>(GetParam()); }
+};
+
+TEST_P(Collectives, GiveTheReferencesResultWithEveryAlgorithmInPlaceAndNot) {
+  const std::vector<size_t> counts =
+      full() ? std::vector<size_t>{0, 1, 2, 3, 17, 1000, 4097, 65537, 300'001}
+             : std::vector<size_t>{0, 1, 17, 4097, 70'001};
+  for (const std::string& algorithm : algorithm_names()) {
+    SCOPED_TRACE("algorithm " + algorithm);
+    const Ranks world(ranks(), {transport(), algorithm});
+    ASSERT_TRUE(world.ok());
+    std::vector<Case> cases;
+    for (int k = 0; k < kKinds; k++) {
+      const Kind kind = static_cast<Kind>(k);
+      for (const int root : roots(kind, ranks())) {
+        for (const size_t count : counts) {
+          cases.push_back({kind, uniFloat32, uniSum, count, root, false});
+          if (kind != Kind::kAllToAll) cases.push_back({kind, uniInt32, uniMax, count, root, true});
+        }
+      }
+    }
+    run_cases(world, cases);
+  }
+}
+
+TEST_P(Collectives, GiveTheReferencesResultForEveryTypeAndOpAtOddCounts) {
+  const Ranks world(ranks(), {transport()});
+  ASSERT_TRUE(world.ok());
+  std::vector<Case> cases;
+  for (const Kind kind : {Kind::kAllReduce, Kind::kReduceScatter, Kind::kReduce}) {
+    for (int type = 0; type < uniNumTypes; type++) {
+      for (int op = 0; op < uniNumOps; op++) {
+        const auto t = static_cast<uniDataType_t>(type);
+        const auto o = static_cast<uniRedOp_t>(op);
+        if (!defined(o, t)) continue;
+        const size_t most = (256u << 10) / size_of(t) + 1;  // just past 256 KiB
+        for (const size_t count : {size_t{1}, size_t{333}, size_t{5001}, most | 1}) {
+          if (!full() && count > 20'000 && (type + op) % 4 != 0) continue;
+          cases.push_back({kind, t, o, count, ranks() - 1, op % 2 == 0});
+        }
+      }
+    }
+  }
+  run_cases(world, cases);
+}
+
+TEST_P(Collectives, MoveEveryTypeUnchanged) {
+  const Ranks world(ranks(), {transport()});
+  ASSERT_TRUE(world.ok());
+  std::vector<Case> cases;
+  for (const Kind kind :
+       {Kind::kBroadcast, Kind::kAllGather, Kind::kGather, Kind::kScatter, Kind::kAllToAll}) {
+    for (int type = 0; type < uniNumTypes; type++) {
+      cases.push_back({kind, static_cast<uniDataType_t>(type), uniSum, 1237, ranks() / 2, false});
+    }
+  }
+  run_cases(world, cases);
+}
+
+std::string name_of(const ::testing::TestParamInfo<std::tuple<std::string, int>>& info) {
+  return std::get<0>(info.param) + "_" + std::to_string(std::get<1>(info.param));
+}
+
+INSTANTIATE_TEST_SUITE_P(Shm, Collectives,
+                         ::testing::Combine(::testing::Values("shm"),
+                                            ::testing::ValuesIn(rank_counts())),
+                         name_of);
+INSTANTIATE_TEST_SUITE_P(Tcp, Collectives,
+                         ::testing::Combine(::testing::Values("tcp"),
+                                            ::testing::ValuesIn(rank_counts())),
+                         name_of);
+INSTANTIATE_TEST_SUITE_P(Sim, Collectives,
+                         ::testing::Combine(::testing::Values("sim"),
+                                            ::testing::ValuesIn(rank_counts())),
+                         name_of);
+
+TEST(BigCollectives, SumFloatsExactlyUpTo64MiB) {
+  for (const std::string transport : {"shm", "tcp"}) {
+    for (const int ranks : {2, 3}) {
+      SCOPED_TRACE(transport + " " + std::to_string(ranks));
+      const Ranks world(ranks, {transport});
+      ASSERT_TRUE(world.ok());
+      run_cases(world, {{Kind::kAllReduce, uniFloat32, uniSum, (64u << 20) / 4, 0, false},
+                        {Kind::kAllReduce, uniFloat32, uniSum, (64u << 20) / 4 - 13, 0, true}});
+    }
+  }
+}
+
+}  // namespace
+}  // namespace unisono::testing

@@ -1,0 +1,68 @@
+// Ranks as threads through the public C API, and small helpers for tests of it.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "unisono/unisono.h"
+
+namespace unisono::testing {
+
+inline bool full() {
+  return std::getenv("UNISONO_TEST_FULL") != nullptr;
+}
+
+// In rank threads ASSERT cannot leave the rank's function, and EXPECT is thread-safe: report, with
+// the library's words.
+#define UNI_OK(expression)                                                                \
+  do {                                                                                    \
+    const uniResult_t uni_result = (expression);                                          \
+    EXPECT_EQ(uni_result, uniSuccess) << #expression << ": " << uniGetLastError(nullptr); \
+  } while (0)
+
+struct Setup {
+  std::string transports = "shm";
+  std::string algorithm;
+  bool reproducible = false;
+  int64_t timeout_ms = 60'000;
+};
+
+// `ranks` communicators in this process; destroyed at the end of scope.
+class Ranks {
+ public:
+  Ranks(int ranks, const Setup& setup) : comms_(static_cast<size_t>(ranks)) {
+    uniConfig_t config = UNI_CONFIG_INITIALIZER;
+    config.transports = setup.transports.c_str();
+    if (!setup.algorithm.empty()) config.algorithm = setup.algorithm.c_str();
+    config.reproducible = setup.reproducible ? 1 : 0;
+    config.timeout_ms = setup.timeout_ms;
+    UNI_OK(uniCommInitAll(comms_.data(), ranks, &config));
+  }
+  ~Ranks() {
+    for (const uniComm_t comm : comms_) UNI_OK(uniCommDestroy(comm));
+  }
+  Ranks(const Ranks&) = delete;
+  bool ok() const { return comms_.front() != nullptr; }
+  int count() const { return static_cast<int>(comms_.size()); }
+  uniComm_t operator[](int rank) const { return comms_[static_cast<size_t>(rank)]; }
+  // Takes a communicator out of the destructor's hands.
+  uniComm_t take(int rank) { return std::exchange(comms_[static_cast<size_t>(rank)], nullptr); }
+
+  // fn(rank, comm) on one thread a rank; returns when all have ended.
+  void run(const std::function<void(int, uniComm_t)>& fn) const {
+    std::vector<std::thread> threads;
+    for (int r = 0; r < count(); r++) threads.emplace_back([&, r] { fn(r, (*this)[r]); });
+    for (std::thread& thread : threads) thread.join();
+  }
+
+ private:
+  std::vector<uniComm_t> comms_;
+};
+
+}  // namespace unisono::testing

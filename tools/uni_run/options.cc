@@ -1,0 +1,115 @@
+#include "tools/uni_run/options.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <charconv>
+#include <cstdio>
+#include <map>
+
+#include "base/status.h"
+#include "unisono/unisono.h"
+
+namespace unisono::uni_run {
+namespace {
+
+constexpr int kMaxRanks = 4096;
+constexpr double kMaxSeconds = 1e9;
+constexpr int kUsageStatus = 2;
+
+Status parse_master(std::string_view text, Options* options) {
+  const size_t colon = text.rfind(':');
+  if (colon != std::string_view::npos && colon > 0) {
+    const std::string_view port = text.substr(colon + 1);
+    const auto [end, code] =
+        std::from_chars(port.data(), port.data() + port.size(), options->master_port);
+    if (code == std::errc() && end == port.data() + port.size() && options->master_port >= 1 &&
+        options->master_port <= 65535) {
+      options->master_host = text.substr(0, colon);
+      return ok_status();
+    }
+  }
+  return error(Code::kInvalidArgument, "--master: '{}' is not HOST:PORT", text);
+}
+
+Status parse_variables(const std::vector<std::string>& texts, Options* options) {
+  for (const std::string& text : texts) {
+    const size_t equals = text.find('=');
+    if (equals == std::string::npos || equals == 0) {
+      return error(Code::kInvalidArgument, "--env: '{}' is not NAME=VALUE", text);
+    }
+    options->variables.emplace_back(text.substr(0, equals), text.substr(equals + 1));
+  }
+  return ok_status();
+}
+
+// The parser leaves everything from the first word that it does not know.
+Status parse_command(std::vector<std::string> rest, Options* options) {
+  if (!rest.empty() && rest.front() == "--") {
+    rest.erase(rest.begin());
+  } else if (!rest.empty() && rest.front().size() > 1 && rest.front().front() == '-') {
+    return error(Code::kInvalidArgument, "there is no option {}", rest.front());
+  }
+  if (rest.empty()) return error(Code::kInvalidArgument, "no command to run");
+  options->command = std::move(rest);
+  return ok_status();
+}
+
+int complain(const Status& status) {
+  fmt::print(stderr, "uni-run: {}\nRun with --help for more information.\n", status.message());
+  return kUsageStatus;
+}
+
+}  // namespace
+
+Parsed parse_options(int argc, char** argv) {
+  CLI::App app{"Starts N ranks of a command on this machine, and ends them together."};
+  app.usage("Usage: uni-run -n N [OPTIONS] [--] COMMAND [ARGUMENTS...]");
+  app.prefix_command();
+  Options options;
+  bool no_prefix = false;
+  std::string master;
+  std::vector<std::string> variables;
+  const std::map<std::string, Bind> binds{
+      {"core", Bind::kCore}, {"share", Bind::kShare}, {"none", Bind::kNone}};
+  app.add_option("-n,--ranks", options.ranks, "how many ranks")
+      ->required()
+      ->check(CLI::Range(1, kMaxRanks));
+  app.add_option("--bind", options.bind,
+                 "core: rank r on the r-th core, round-robin (default); share: the cores in N "
+                 "equal parts; none")
+      ->transform(CLI::CheckedTransformer(binds));
+  app.add_flag("--no-prefix", no_prefix, "ranks write directly, not line by line with '[rank] '");
+  app.add_option("--grace", options.grace_s,
+                 "seconds from SIGTERM to SIGKILL when the job ends early (5)")
+      ->check(CLI::Range(0.0, kMaxSeconds));
+  app.add_option("--timeout", options.timeout_s, "end the job after so many seconds (0: never)")
+      ->check(CLI::Range(0.0, kMaxSeconds));
+  app.add_option("--env", variables, "NAME=VALUE for every rank; may be repeated")
+      ->take_all()
+      ->expected(1);
+  app.add_option("--master", master,
+                 "HOST:PORT for MASTER_ADDR and MASTER_PORT (127.0.0.1 and a free port)");
+  app.set_version_flag("--version", fmt::format("uni-run {}.{}.{}", UNI_VERSION_MAJOR,
+                                                UNI_VERSION_MINOR, UNI_VERSION_PATCH));
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& problem) {
+    return {std::nullopt, app.exit(problem) == 0 ? 0 : kUsageStatus};
+  }
+  options.prefix = !no_prefix;
+  if (!master.empty()) {
+    if (Status status = parse_master(master, &options); !status.ok()) {
+      return {std::nullopt, complain(status)};
+    }
+  }
+  if (Status status = parse_variables(variables, &options); !status.ok()) {
+    return {std::nullopt, complain(status)};
+  }
+  if (Status status = parse_command(app.remaining(), &options); !status.ok()) {
+    return {std::nullopt, complain(status)};
+  }
+  return {std::move(options), 0};
+}
+
+}  // namespace unisono::uni_run

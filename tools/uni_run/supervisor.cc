@@ -1,0 +1,323 @@
+#include "tools/uni_run/supervisor.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <utility>
+
+#include "base/env.h"
+#include "tools/uni_run/binding.h"
+#include "tools/uni_run/descendants.h"
+#include "tools/uni_run/ending.h"
+#include "tools/uni_run/signals.h"
+
+namespace unisono::uni_run {
+namespace {
+
+constexpr int kTimeoutStatus = 124;    // as timeout(1)
+constexpr int kCannotRunStatus = 126;  // as shells
+constexpr int kNotFoundStatus = 127;
+constexpr size_t kMaxInputBytes = 64u << 10;
+constexpr double kNsPerSecond = 1e9;
+constexpr int64_t kNsPerMs = 1'000'000;
+
+int64_t after_seconds(double seconds) {
+  return real_env().now_ns() + static_cast<int64_t>(seconds * kNsPerSecond);
+}
+
+// A background job that reads its terminal is stopped by it.
+bool is_foreground() {
+  return tcgetpgrp(STDIN_FILENO) == getpgrp();
+}
+
+}  // namespace
+
+Supervisor::Supervisor(const Options& options, const Job& job, Spawner& spawner, Guard& guard,
+                       int signal_fd)
+    : options_(options),
+      job_(job),
+      spawner_(spawner),
+      guard_(guard),
+      signal_fd_(signal_fd),
+      output_(STDOUT_FILENO),
+      errors_(STDERR_FILENO),
+      one_sink_(output_.same_target(errors_)),
+      terminal_input_(isatty(STDIN_FILENO) == 1),
+      timeout_at_ns_(options.timeout_s > 0 ? after_seconds(options.timeout_s) : kNeverNs),
+      kill_at_ns_(kNeverNs) {}
+
+int Supervisor::run() {
+  if (const Status status = start_ranks(); !status.ok()) {
+    end_job(status.code() == Code::kInvalidArgument ? kNotFoundStatus : kCannotRunStatus,
+            status.message());
+  }
+  while (running_ > 0) turn();
+  // Only now: a process that left its rank's group may have worked for the others until here.
+  if (!kill_descendants(guard_.pid())) say("a process that a rank has started cannot be killed");
+  drain();
+  report();
+  flush();
+  return exit_status_;
+}
+
+Status Supervisor::start_ranks() {
+  TRY_ASSIGN(const std::vector<int> allowed, allowed_cores());
+  for (int number = 0; number < options_.ranks; ++number) TRY(start_rank(number, allowed));
+  return ok_status();
+}
+
+Status Supervisor::start_rank(int number, const std::vector<int>& allowed) {
+  const std::vector<int> cores = cores_of_rank(allowed, options_.bind, options_.ranks, number);
+  RankSpec spec;
+  spec.rank = number;
+  spec.command = options_.command;
+  spec.environment = rank_environment(options_, job_, number, cores.size());
+  if (options_.bind != Bind::kNone) spec.cores = cores;
+  // Ranks have process groups of their own, which a terminal does not let read: we read for it.
+  if (number == 0) spec.input = terminal_input_ ? Input::kPiped : Input::kInherited;
+  spec.piped_output = options_.prefix;
+  spec.inherited_fd = job_.secret.get();
+  TRY_ASSIGN(Spawned process, spawner_.spawn(spec));
+  auto rank = std::make_unique<Rank>();
+  rank->number = number;
+  rank->running = true;
+  const std::string prefix = fmt::format("[{}] ", number);
+  if (process.output.valid()) rank->output.emplace(std::move(process.output), prefix, &output_);
+  if (process.error.valid()) rank->error.emplace(std::move(process.error), prefix, &errors());
+  if (process.input.valid()) terminal_open_ = true;
+  rank->process = std::move(process);
+  guard_.add(rank->process.pid);
+  ranks_.push_back(std::move(rank));
+  ++running_;
+  return ok_status();
+}
+
+void Supervisor::turn() {
+  std::vector<pollfd> polls;
+  std::vector<Watch> watches;
+  collect_watches(&polls, &watches);
+  const int ready = poll(polls.data(), polls.size(), timeout_ms());
+  for (size_t i = 0; ready > 0 && i < polls.size(); ++i) {
+    if (polls[i].revents == 0) continue;
+    switch (watches[i].kind) {
+      case Watch::kSignals:
+        while (const int number = next_signal(signal_fd_)) take_signal(number);
+        break;
+      case Watch::kSink:
+        watches[i].sink->write_some();
+        break;
+      case Watch::kStream:
+        (void)watches[i].stream->read_some();
+        break;
+      case Watch::kTerminal:
+        read_terminal();
+        break;
+      case Watch::kInput:
+        feed_input();
+        break;
+    }
+  }
+  check_deadlines();
+}
+
+int Supervisor::timeout_ms() const {
+  const int64_t next_ns = std::min(timeout_at_ns_, kill_at_ns_);
+  if (next_ns == kNeverNs) return -1;
+  const int64_t left_ns = std::max<int64_t>(0, next_ns - real_env().now_ns());
+  return static_cast<int>(std::min<int64_t>((left_ns + kNsPerMs - 1) / kNsPerMs, 1'000'000));
+}
+
+void Supervisor::collect_watches(std::vector<pollfd>* polls, std::vector<Watch>* watches) {
+  const auto add = [&](int fd, short events, Watch watch) {
+    polls->push_back({fd, events, 0});
+    watches->push_back(watch);
+  };
+  // Output before signals: a dead rank's last words are then read before its death is seen.
+  for (const auto& rank : ranks_) {
+    for (auto* stream : {&rank->output, &rank->error}) {
+      if (stream->has_value() && (*stream)->readable_now()) {
+        add((*stream)->fd(), POLLIN, {Watch::kStream, nullptr, &**stream});
+      }
+    }
+  }
+  for (Sink* sink : {&output_, &errors_}) {
+    if (sink->pending()) add(sink->fd(), POLLOUT, {Watch::kSink, sink, nullptr});
+  }
+  if (!ranks_.empty() && ranks_[0]->process.input.valid()) {
+    if (!input_.empty()) {
+      add(ranks_[0]->process.input.get(), POLLOUT, {Watch::kInput, nullptr, nullptr});
+    }
+    if (terminal_open_ && input_.size() < kMaxInputBytes && is_foreground()) {
+      add(STDIN_FILENO, POLLIN, {Watch::kTerminal, nullptr, nullptr});
+    }
+  }
+  add(signal_fd_, POLLIN, {Watch::kSignals, nullptr, nullptr});
+}
+
+void Supervisor::check_deadlines() {
+  const int64_t now_ns = real_env().now_ns();
+  if (now_ns >= timeout_at_ns_) {
+    timeout_at_ns_ = kNeverNs;
+    std::vector<int> late;
+    for (const auto& rank : ranks_) {
+      if (rank->running) late.push_back(rank->number);
+    }
+    if (!late.empty()) {
+      end_job(kTimeoutStatus, fmt::format("the time of {} s is up, still running: {}",
+                                          options_.timeout_s, list_numbers(late)));
+    }
+  }
+  if (now_ns >= kill_at_ns_) {
+    kill_at_ns_ = kNeverNs;
+    signal_all(SIGKILL);
+  }
+}
+
+void Supervisor::take_signal(int number) {
+  if (number == SIGCHLD) return reap();
+  if (number == SIGINT && ++interrupts_ >= 2) {
+    end_job(128 + SIGINT, "interrupted twice");
+    return signal_all(SIGKILL);
+  }
+  signal_all(number);
+  if (number == SIGTSTP) (void)raise(SIGSTOP);
+}
+
+void Supervisor::signal_all(int number) {
+  for (const auto& rank : ranks_) {
+    if (rank->running) spawner_.send_signal(rank->process, number);
+  }
+}
+
+void Supervisor::reap() {
+  std::vector<std::pair<Rank*, int>> ended;
+  for (;;) {
+    // Looks first and reaps later: until then its number is nobody else's, and its group can be
+    // killed.
+    siginfo_t info{};
+    if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) break;
+    const pid_t pid = info.si_pid;
+    const auto at = std::find_if(ranks_.begin(), ranks_.end(), [&](const auto& rank) {
+      return rank->running && rank->process.pid == pid;
+    });
+    if (at != ranks_.end()) {
+      spawner_.send_signal((*at)->process, SIGKILL);  // what it has started and left behind
+      guard_.remove(pid);
+    }
+    int wait_status = 0;
+    (void)waitpid(pid, &wait_status, 0);
+    if (at != ranks_.end()) {
+      end_rank(**at, wait_status);
+      ended.emplace_back(at->get(), wait_status);
+    }
+  }
+  // Of those that ended in the same moment one killed by a signal is more likely the cause than
+  // one that gave up.
+  std::stable_sort(ended.begin(), ended.end(), [](const auto& a, const auto& b) {
+    return WIFSIGNALED(a.second) && !WIFSIGNALED(b.second);
+  });
+  for (const auto& [rank, wait_status] : ended) {
+    if (!is_failure(wait_status) || ending_) continue;
+    first_failed_ = rank;
+    end_job(exit_status_of(wait_status),
+            fmt::format("rank {} (pid {}) {}", rank->number, rank->process.pid,
+                        describe_status(wait_status)));
+  }
+}
+
+void Supervisor::end_rank(Rank& rank, int wait_status) {
+  rank.running = false;
+  rank.by_us = ending_;
+  rank.wait_status = wait_status;
+  rank.process.input.reset();
+  --running_;
+}
+
+void Supervisor::end_job(int exit_status, const std::string& why) {
+  if (ending_) return;
+  ending_ = true;
+  exit_status_ = exit_status;
+  kill_at_ns_ = after_seconds(options_.grace_s);
+  const bool others = running_ > 0;
+  say(others ? fmt::format("{}: ending the other ranks", why) : why);
+  signal_all(SIGTERM);
+  signal_all(SIGCONT);  // a stopped process would not hear of it
+}
+
+void Supervisor::read_terminal() {
+  char bytes[4096];
+  const ssize_t got = read(STDIN_FILENO, bytes, sizeof(bytes));
+  if (got > 0) {
+    input_.append(bytes, static_cast<size_t>(got));
+  } else if (got == 0 || (errno != EINTR && errno != EAGAIN)) {
+    terminal_open_ = false;
+    if (input_.empty()) ranks_[0]->process.input.reset();
+  }
+}
+
+void Supervisor::feed_input() {
+  const ssize_t put = write(ranks_[0]->process.input.get(), input_.data(), input_.size());
+  if (put >= 0) {
+    input_.erase(0, static_cast<size_t>(put));
+    if (input_.empty() && !terminal_open_) ranks_[0]->process.input.reset();
+  } else if (errno != EINTR && errno != EAGAIN) {
+    ranks_[0]->process.input.reset();
+  }
+}
+
+void Supervisor::drain() {
+  for (const auto& rank : ranks_) {
+    for (auto* stream : {&rank->output, &rank->error}) {
+      if (!stream->has_value()) continue;
+      while ((*stream)->read_some()) {
+        if (!(*stream)->readable_now()) flush();
+      }
+      (*stream)->finish();
+    }
+  }
+}
+
+void Supervisor::report() {
+  if (!ending_) return;
+  if (first_failed_ != nullptr && first_failed_->error.has_value()) {
+    const auto& lines = first_failed_->error->tail().lines();
+    if (!lines.empty()) {
+      say(fmt::format("last lines of rank {} on standard error:", first_failed_->number));
+    }
+    for (const std::string& line : lines) say("  " + line);
+  }
+  std::vector<Ended> others;
+  for (const auto& rank : ranks_) {
+    if (rank.get() != first_failed_) others.push_back({rank->number, rank->wait_status});
+  }
+  if (!others.empty()) say(summarize(others));
+}
+
+// Waits for the readers of our output; a signal ends that.
+void Supervisor::flush() {
+  while (output_.pending() || errors_.pending()) {
+    std::vector<pollfd> polls{{signal_fd_, POLLIN, 0}};
+    std::vector<Sink*> sinks;
+    for (Sink* sink : {&output_, &errors_}) {
+      if (!sink->pending()) continue;
+      polls.push_back({sink->fd(), POLLOUT, 0});
+      sinks.push_back(sink);
+    }
+    if (poll(polls.data(), polls.size(), -1) < 0 && errno != EINTR) return;
+    for (size_t i = 0; i < sinks.size(); ++i) {
+      if (polls[i + 1].revents != 0) sinks[i]->write_some();
+    }
+    while (const int number = next_signal(signal_fd_)) {
+      if (number == SIGINT || number == SIGTERM || number == SIGHUP) return;
+    }
+  }
+}
+
+void Supervisor::say(const std::string& line) {
+  errors().append("uni-run: " + line + "\n");
+}
+
+}  // namespace unisono::uni_run
