@@ -104,13 +104,16 @@ struct Plan {
   bool reproducible = false;   // one node with the leaves 0..n-1 (rule 15)
 };
 
-// Elements before block `block` when `count` elements are cut into `blocks` blocks: the one formula (rule 6). Blocks are
+// Elements from one block's beginning to the next one's when `count` elements are cut into `blocks` blocks. Blocks are
 // multiples of `align` elements (but the last non-empty one), so that slices stay on cache lines.
+inline uint64_t block_share(uint64_t count, int32_t blocks, uint64_t align) {
+  const auto n = static_cast<uint64_t>(blocks);
+  return (count / n + (count % n != 0) + align - 1) / align * align;
+}
+
+// Elements before block `block`: the one formula (rule 6).
 inline uint64_t block_begin(uint64_t count, int32_t blocks, int32_t block, uint64_t align) {
-  const uint64_t share = (count / static_cast<uint64_t>(blocks) +
-                          (count % static_cast<uint64_t>(blocks) != 0) + align - 1) /
-                         align * align;
-  const uint64_t begin = share * static_cast<uint64_t>(block);
+  const uint64_t begin = block_share(count, blocks, align) * static_cast<uint64_t>(block);
   return begin < count ? begin : count;
 }
 

@@ -94,8 +94,11 @@ Status check_call(const Communicator& comm, const RawCall& raw, Call* call) {
   }
   if (has_op(raw.collective)) TRY(check_op(comm, raw, call));
   const Extent extent = extent_of(raw.collective, ranks);
-  const uint64_t most = std::max(extent.send, extent.recv) * type_bytes(call->type);
-  if (raw.count > static_cast<uint64_t>(PTRDIFF_MAX) / most) {
+  uint64_t bytes = 0;  // of the longer buffer; a multiplication tells an overflow in a twentieth of
+                       // a division's time
+  const uint64_t blocks = std::max(extent.send, extent.recv) * type_bytes(call->type);
+  if (__builtin_mul_overflow(static_cast<uint64_t>(raw.count), blocks, &bytes) ||
+      bytes > static_cast<uint64_t>(PTRDIFF_MAX)) {
     return error(Code::kInvalidArgument, "count: {} elements of {} overflow the address space",
                  raw.count, type_name(call->type));
   }

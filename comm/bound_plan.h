@@ -21,8 +21,8 @@ struct BoundChannel {
   int32_t peer = -1;  // the other end; -1: everyone
 };
 
-// A step as the small path runs it: everything looked up beforehand.
-struct SmallStep {
+// A step of the plan's emission order, resolved.
+struct OrderedStep {
   const Step* step = nullptr;
   int8_t lane = 0;
   int32_t index = 0;
@@ -33,7 +33,7 @@ struct BoundPlan {
   uint64_t hash = 0;  // of algorithm, collective, ranks, root: part of the fingerprint
   const char* algorithm_name = "";     // lives for ever
   std::vector<BoundChannel> channels;  // as plan.channels
-  std::vector<SmallStep> small;        // plan.order, resolved
+  std::vector<OrderedStep> order;      // plan.order, resolved
   bool reads_peers_input = false;
   uint32_t slice_bytes = 0;  // of its channels
   int32_t max_operands = 1;

@@ -10,11 +10,12 @@ Status CollectiveOperation::start() {
   TRY(comm.prepare(call_, &prepared));
   bound_ = prepared->bound;
   sequence_ = comm.next_sequence();
-  fingerprint_ = fingerprint_of(prepared->hash, sequence_);
-  comm.recorder().record(sequence_, fingerprint_, call_, bound_->algorithm_name);
+  const uint64_t before = comm.extend_history(prepared->hash);
+  fingerprint_ = fingerprint_of(comm.history(), sequence_);
+  comm.recorder().record(sequence_, fingerprint_, before, call_, bound_->algorithm_name);
   use_small_ = prepared->small;
   if (use_small_) {
-    small_.begin(*bound_, call_, prepared->geometry, fingerprint_);
+    small_.begin(*bound_, prepared->program, call_, prepared->geometry, fingerprint_);
   } else {
     lanes_.begin(*bound_, call_, prepared->geometry, fingerprint_);
   }

@@ -93,6 +93,22 @@ bool Communicator::peer_left(int32_t peer) const {
   return transport != nullptr && transport->peer_left(peer);
 }
 
+int32_t Communicator::gone_for(const StallReport& stall) const {
+  if (stall.call.sequence != 0 && control_) {
+    if (const int32_t rank = control_->left_before(stall.call.sequence); rank >= 0) return rank;
+  }
+  if (stall.peer >= 0) return peer_left(stall.peer) ? stall.peer : -1;
+  if (stall.call.sequence != 0) return -1;
+  // Waits for anybody: in vain only when nobody is left.
+  int32_t gone = -1;
+  for (int32_t peer = 0; peer < ranks(); peer++) {
+    if (peer == rank_) continue;
+    if (!peer_left(peer)) return -1;
+    gone = peer;
+  }
+  return gone;
+}
+
 Status Communicator::prepare(const Call& call, const Prepared** prepared) {
   const size_t slot = (static_cast<size_t>(call.count) ^ static_cast<size_t>(call.count) >> 4 ^
                        static_cast<size_t>(call.collective)) %
@@ -114,6 +130,7 @@ Status Communicator::prepare(const Call& call, const Prepared** prepared) {
       make_geometry(bound->plan, call.count, type_bytes(call.type), bound->slice_bytes);
   entry.small =
       entry.geometry.rounds == 1 && entry.geometry.length(0) * type_bytes(call.type) <= kSmallBytes;
+  if (entry.small) entry.program = make_small_program(*bound, call, entry.geometry);
   last_algorithm_.store(bound->algorithm_name, std::memory_order_relaxed);
   return {};
 }
@@ -162,7 +179,7 @@ Result<const BoundPlan*> Communicator::bind(const Algorithm& algorithm, const Ca
   for (const auto& [lane, index] : bound->plan.order) {
     const Step& step =
         bound->plan.lanes[static_cast<size_t>(lane)].steps[static_cast<size_t>(index)];
-    bound->small.push_back({&step, lane, index});
+    bound->order.push_back({&step, lane, index});
     bound->max_operands = std::max(bound->max_operands, static_cast<int32_t>(step.sources.size()));
   }
   const BoundPlan* result = bound.get();

@@ -25,6 +25,7 @@
 #include "comm/planner.h"
 #include "comm/recorder.h"
 #include "comm/settings.h"
+#include "comm/small_program.h"
 #include "transports/registry.h"
 
 namespace unisono {
@@ -54,6 +55,15 @@ class Communicator {
   uint64_t issued() const { return issued_; }
   bool has_turn(uint64_t ticket) const { return done_.load(std::memory_order_acquire) == ticket; }
   void complete_turn();
+  // The same by the thread that issues: cheap while nothing else has been issued.
+  void complete_own_turn() {
+    const uint64_t mine = done_.load(std::memory_order_relaxed);
+    if (__builtin_expect(issued_ == mine + 1, 1)) {
+      done_.store(mine + 1, std::memory_order_release);
+    } else {
+      complete_turn();
+    }
+  }
   // Notifies `waiter` at each completed turn and at failure. Any thread.
   void add_turn_waiter(Waiter* waiter);
   void remove_turn_waiter(Waiter* waiter);
@@ -63,16 +73,27 @@ class Communicator {
   bool arm();   // Transport::arm of all
   void disarm();
   bool peer_left(int32_t peer) const;
+  // The rank whose leaving in order keeps an operation that waits like this from completing; -1.
+  int32_t gone_for(const StallReport& stall) const;
   struct Prepared {
     const BoundPlan* bound = nullptr;
     uint64_t hash = 0;
     Geometry geometry;
-    bool small = false;
-    Call call;  // the key: pointers are not part of it
+    bool small = false;    // one round of short blocks: the small path
+    SmallProgram program;  // of the small path
+    Call call;             // the key: pointers are not part of it
   };
   Status prepare(const Call& call, const Prepared** prepared);  // valid until the next prepare
   uint64_t next_sequence() { return sequence_.fetch_add(1, std::memory_order_relaxed) + 1; }
   Recorder& recorder() { return recorder_; }
+  // Folds a call into the hash of all calls so far, and gives the hash before it. Fingerprints
+  // carry it, so that also a difference that no message of its own call shows is met by the next.
+  uint64_t extend_history(uint64_t hash) {
+    const uint64_t before = history_;
+    history_ = mix(before, hash);
+    return before;
+  }
+  uint64_t history() const { return history_; }
   // The ends of a point-to-point channel with `peer` (own rank: through memory).
   Result<BoundChannel> open_pair_send(int32_t peer);
   Result<BoundChannel> open_pair_recv(int32_t peer);
@@ -158,6 +179,7 @@ class Communicator {
   Status local_status_;
 
   std::atomic<uint64_t> sequence_{0};
+  uint64_t history_ = 0;
   std::vector<uint64_t> pair_sent_, pair_received_;
   std::atomic<int64_t> foreign_peer_{-1};
   Recorder recorder_;

@@ -198,6 +198,12 @@ Status CommunicatorBuilder::connect_control() {
   options.env = c.env_;
   options.hosts = c.hosts_;
   options.recorder = [comm = &c](uint64_t sequence) { return comm->recorder_.find(sequence); };
+  options.latest = [comm = &c]() -> std::optional<CallRecord> {
+    const uint64_t sequence = comm->sequence();
+    auto record = comm->recorder_.find(sequence);
+    return record ? record : comm->recorder_.find(sequence - 1);  // perhaps it is being written
+  };
+  options.left = [comm = &c] { comm->notify_all(); };
   options.failed = [comm = &c] {
     comm->failed_.store(true, std::memory_order_release);
     comm->notify_all();

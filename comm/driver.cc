@@ -9,8 +9,8 @@
 namespace unisono {
 namespace {
 
-constexpr int64_t kStallNs =
-    1'000'000'000;  // waited this long: tell control; then again at this interval
+// Waited this long: tell control; then again at this interval. Sooner where the deadline is near.
+constexpr int64_t kStallNs = 1'000'000'000;
 constexpr int kTurnsBetweenClockReads = 64;
 
 std::string where(const Operation& operation, const StallReport& stall) {
@@ -32,6 +32,7 @@ struct Item {
   int64_t waiting_since_ns = 0;  // 0: the clock has not been read since something moved
   int64_t deadline_ns = 0;       // 0: not yet known; set at the first clock reading
   int64_t next_stall_ns = 0;
+  int32_t gone = -1;  // a peer seen to have left: perhaps not before sending all that is needed
 };
 
 class Drive {
@@ -57,7 +58,7 @@ class Drive {
         continue;
       }
       idle++;
-      if (idle % kTurnsBetweenClockReads == 0) read_clock();
+      if (idle % kTurnsBetweenClockReads == 0) (void)read_clock();
       if (!env_->relax(idle)) sleep();
     }
     return first_error_;
@@ -106,6 +107,7 @@ class Drive {
         moved = true;
       } else if (advance == Advance::kMoved) {
         item.waiting_since_ns = 0;
+        item.gone = -1;
         moved = true;
       } else if (comm.failed()) {
         finish_failed(item);
@@ -135,8 +137,10 @@ class Drive {
     if (comm.control() != nullptr) comm.control()->publish_stall(report);
   }
 
-  void read_clock() {
+  // False: look once more before sleeping.
+  bool read_clock() {
     const int64_t now = env_->now_ns();
+    bool settled = true;
     for (Item& item : items_) {
       if (item.done || !item.started) continue;
       Communicator& comm = item.operation->communicator();
@@ -147,12 +151,17 @@ class Drive {
       }
       if (item.waiting_since_ns == 0) {
         item.waiting_since_ns = now;
-        item.next_stall_ns = now + kStallNs;
+        item.next_stall_ns = now + std::min(kStallNs, (item.deadline_ns - now) / 2);
       }
       const StallReport stall = item.operation->stall();
-      if (comm.peer_left(stall.peer)) {
-        comm.fail(error(Code::kRemoteError, "{}: {} has left the communicator",
-                        where(*item.operation, stall), comm.peer_name(stall.peer)));
+      if (const int32_t gone = comm.gone_for(stall); gone >= 0) {
+        // What it sent before it left is there by now: only a second look in vain is final.
+        if (item.gone == gone) {
+          comm.fail(error(Code::kRemoteError, "{}: {} has left the communicator",
+                          where(*item.operation, stall), comm.peer_name(gone)));
+        }
+        item.gone = gone;
+        settled = false;
       } else if (now >= item.deadline_ns) {
         expire(comm, item, stall);
       } else if (now >= item.next_stall_ns) {
@@ -160,6 +169,7 @@ class Drive {
         publish(item, false, -1);
       }
     }
+    return settled;
   }
 
   void expire(Communicator& comm, const Item& item, const StallReport& stall) {
@@ -173,7 +183,7 @@ class Drive {
   }
 
   void sleep() {
-    read_clock();
+    if (!read_clock()) return;
     std::vector<Waiter*> waiters;
     int64_t until = kNeverNs;
     bool ready = false;
@@ -232,7 +242,7 @@ Status drive_one(Operation& operation) {
   for (int idle = 0; idle < kSpinTurns;) {
     const Advance advance = operation.advance();
     if (advance == Advance::kDone) {
-      comm.complete_turn();
+      comm.complete_own_turn();
       return {};
     }
     if (advance == Advance::kMoved) {

@@ -7,11 +7,11 @@ Geometry make_geometry(const Plan& plan, uint64_t count, uint64_t type_bytes,
   Geometry g;
   g.rule = plan.rule;
   g.count = count;
-  g.blocks = plan.blocks;
-  g.align = std::max<uint64_t>(1, 64 / type_bytes);
+  const uint64_t align = std::max<uint64_t>(1, 64 / type_bytes);
+  g.share = block_share(count, plan.blocks, align);
   const uint64_t per_block = slice_bytes / static_cast<uint64_t>(plan.message_blocks) / type_bytes;
   g.slice_elements =
-      std::max<uint64_t>(1, per_block >= g.align ? per_block / g.align * g.align : per_block);
+      std::max<uint64_t>(1, per_block >= align ? per_block / align * align : per_block);
   const uint64_t longest = g.length(0);  // no later block is longer
   g.rounds = std::max<uint64_t>(1, (longest + g.slice_elements - 1) / g.slice_elements);
   return g;

@@ -12,15 +12,15 @@ namespace unisono {
 struct Geometry {
   BlockRule rule = BlockRule::kWhole;
   uint64_t count = 0;           // of the call
-  int32_t blocks = 1;           // kSplit: the vector is cut in this many
-  uint64_t align = 1;           // elements; block boundaries are multiples of it
+  uint64_t share = 0;           // kSplit: elements from one block's beginning to the next one's
   uint64_t slice_elements = 1;  // of one block in one message
   uint64_t rounds = 1;
 
-  // First element of a block within its buffer, and its length.
+  // First element of a block within its buffer, and its length. No divisions here: they would be
+  // half of a small call.
   uint64_t begin(int32_t block) const {
-    return rule == BlockRule::kSplit ? block_begin(count, blocks, block, align)
-                                     : count * static_cast<uint64_t>(block);
+    const auto index = static_cast<uint64_t>(block);
+    return rule == BlockRule::kSplit ? std::min(count, share * index) : count * index;
   }
   uint64_t length(int32_t block) const {
     return rule == BlockRule::kSplit ? begin(block + 1) - begin(block) : count;

@@ -15,11 +15,13 @@ namespace unisono {
 class Recorder {
  public:
   // `algorithm` must live for ever (a registry's name).
-  void record(uint64_t sequence, uint64_t fingerprint, const Call& call, const char* algorithm) {
+  void record(uint64_t sequence, uint64_t fingerprint, uint64_t before, const Call& call,
+              const char* algorithm) {
     Entry& e = entries_[sequence % kEntries];
     e.sequence.store(0, std::memory_order_relaxed);  // readers skip it until it is whole
     // Release stores keep the order "not whole, fields, whole"; on x86 they cost nothing.
     e.fingerprint.store(fingerprint, std::memory_order_release);
+    e.before.store(before, std::memory_order_release);
     e.count.store(call.count, std::memory_order_release);
     e.shape.store(pack(call), std::memory_order_release);
     e.algorithm.store(algorithm, std::memory_order_release);
@@ -33,6 +35,7 @@ class Recorder {
     CallRecord record;
     record.sequence = sequence;
     record.fingerprint = e.fingerprint.load(std::memory_order_acquire);
+    record.before = e.before.load(std::memory_order_acquire);
     record.count = e.count.load(std::memory_order_acquire);
     const uint64_t shape = e.shape.load(std::memory_order_acquire);
     const char* algorithm = e.algorithm.load(std::memory_order_acquire);
@@ -48,7 +51,7 @@ class Recorder {
  private:
   static constexpr size_t kEntries = 128;
   struct alignas(64) Entry {
-    std::atomic<uint64_t> sequence{0}, fingerprint{0}, count{0}, shape{0};
+    std::atomic<uint64_t> sequence{0}, fingerprint{0}, before{0}, count{0}, shape{0};
     std::atomic<const char*> algorithm{""};
   };
   static uint64_t pack(const Call& call) {

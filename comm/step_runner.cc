@@ -60,7 +60,8 @@ int32_t StepRunner::block_index(const Chunk& chunk, int32_t offset) const {
   if (chunk.buffer == Buffer::kScratch) {
     blocks = bound_->plan.scratch_blocks[static_cast<size_t>(chunk.lane)];
   }
-  return (chunk.first + offset) % blocks;
+  const int32_t block = chunk.first + offset;
+  return block < blocks ? block : block % blocks;
 }
 
 std::byte* StepRunner::block_address(const Chunk& chunk, int32_t offset, uint64_t round) const {

@@ -216,10 +216,11 @@ Result<UniqueId> Hub::add_on_loop(ServeOptions options) {
 }
 
 Result<UniqueId> Hub::add(ServeOptions options) {
-  const std::lock_guard lock(setup_mutex_);
+  // Before the lock, which a thread of the parent may have held.
   if (net::is_forked_child()) {
     return error(Code::kInvalidUsage, "an id cannot be made in a forked child");
   }
+  const std::lock_guard lock(setup_mutex_);
   if (loop_ == nullptr) {
     TRY_ASSIGN(loop_, net::shared_event_loop());
     loop_raw_ = loop_.get();
@@ -263,8 +264,9 @@ void Hub::clear_away() {
 }
 
 void Hub::withdraw(uint64_t number) {
+  if (net::is_forked_child()) return;
   const std::lock_guard lock(setup_mutex_);
-  if (loop_ == nullptr || net::is_forked_child()) return;
+  if (loop_ == nullptr) return;
   loop_->run_sync([&] {
     const auto found = jobs_.find(number);
     if (found == jobs_.end()) return;
@@ -281,10 +283,7 @@ void Hub::withdraw(uint64_t number) {
 }
 
 void Hub::finish(uint64_t number, int64_t deadline_ns) {
-  {
-    const std::lock_guard lock(setup_mutex_);
-    if (loop_ == nullptr || net::is_forked_child()) return;
-  }
+  if (net::is_forked_child()) return;
   for (;;) {
     bool present = false;
     uint64_t seen = 0;

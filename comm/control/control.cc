@@ -17,7 +17,7 @@ namespace {
 using namespace control;
 
 constexpr int64_t kGatherNs = 50'000'000;      // rank 0 answers reports of this span together
-constexpr int64_t kSuspicionNs = 500'000'000;  // what the other side of a mismatch has to speak up
+constexpr int64_t kSuspicionNs = 1'500'000'000;  // what the other side of a mismatch has to speak up
 constexpr size_t kMaxSequences = 64;           // whose arrivals are remembered
 constexpr size_t kMaxMailboxBytes = 64u << 20;
 
@@ -46,6 +46,7 @@ class TreeControl final : public Control {
   }
   void publish_stall(const StallReport& report) override;
   std::vector<int32_t> arrived(uint64_t sequence) const override;
+  int32_t left_before(uint64_t sequence) const override;
   void post(int32_t to, const std::string& key, std::string payload) override;
   Result<std::string> await(int32_t from, const std::string& key, int64_t deadline_ns) override;
   void close() override;
@@ -64,9 +65,12 @@ class TreeControl final : public Control {
   void on_message(int32_t from, const std::string& bytes);
   void on_closed(int32_t peer, bool orderly);
   void on_stall(const StallMessage& message);
+  void tell_root(const StallMessage& message);
   void ask();  // rank 0
   void on_compare(const CompareMessage& message, const std::string& bytes);
   void compare(const CompareMessage::Side& side);
+  void suspect(const CallRecord& call);
+  void on_left(const LeftMessage& message, int32_t from, const std::string& bytes);
   void note_arrived(uint64_t sequence, int32_t rank);
   void deliver(MailMessage message);
   void wake_waiters();  // mutex_ held
@@ -82,6 +86,8 @@ class TreeControl final : public Control {
   std::map<uint64_t, std::set<int32_t>> arrived_;
   std::map<uint64_t, Pending> pending_;
   bool asking_ = false;
+  std::set<std::pair<uint64_t, uint64_t>> suspicions_;  // rank 0: (sequence, fingerprint) asked
+  std::map<int32_t, uint64_t> left_;                    // rank: its last collective
   uint64_t suspected_ = UINT64_MAX;  // sequence for which a timer runs
   std::map<std::pair<int32_t, std::string>, std::deque<std::string>> mailbox_;
   size_t mailbox_bytes_ = 0;
@@ -144,6 +150,8 @@ void TreeControl::on_message(int32_t from, const std::string& bytes) {
     }
   } else if (message->compare) {
     on_compare(*message->compare, bytes);
+  } else if (message->left) {
+    on_left(*message->left, from, bytes);
   } else if (message->mail) {
     const int32_t to = message->mail->to;
     if (to == rank_) {
@@ -177,6 +185,10 @@ void TreeControl::publish_stall(const StallReport& report) {
         },
         kSuspicionNs);
   }
+  tell_root(message);
+}
+
+void TreeControl::tell_root(const StallMessage& message) {
   if (rank_ == 0) {
     links_->post([this, message] { on_stall(message); }, 0);
   } else {
@@ -190,6 +202,10 @@ void TreeControl::on_stall(const StallMessage& message) {
   bool start_timer = false;
   {
     const std::lock_guard lock(mutex_);
+    // One answer to a suspicion is enough, however many ranks share it.
+    if (suspicions_.size() >= kMaxSequences) suspicions_.clear();
+    if (message.report.suspicious && !suspicions_.insert({call.sequence, call.fingerprint}).second)
+      return;
     if (!pending_.count(call.sequence) && pending_.size() >= kMaxSequences) return;
     Pending& pending = pending_[call.sequence];
     const bool known =
@@ -236,12 +252,49 @@ void TreeControl::on_compare(const CompareMessage& message, const std::string& b
 void TreeControl::compare(const CompareMessage::Side& side) {
   if (side.from == rank_ || failed() || !options_.recorder) return;
   const std::optional<CallRecord> mine = options_.recorder(side.call.sequence);
-  // No record: this rank has not come so far, and its own report will be compared once it has.
-  if (!mine || mine->fingerprint == side.call.fingerprint) return;
+  if (!mine) {
+    // This rank has not come so far: perhaps because it is in something else.
+    const auto latest = options_.latest ? options_.latest() : std::nullopt;
+    if (latest && latest->sequence < side.call.sequence) suspect(*latest);
+    return;
+  }
+  if (mine->fingerprint == side.call.fingerprint) return;
+  if (mine->before != side.call.before) {
+    // The ways parted at an earlier call: look there.
+    if (const auto earlier = options_.recorder(side.call.sequence - 1)) return suspect(*earlier);
+  }
   std::string first = fmt::format("{} called {}", name(side.from), describe(side.call));
   std::string second = fmt::format("{} called {}", name(rank_), describe(*mine));
   if (side.from > rank_) first.swap(second);
   raise(unisono::error(Code::kMismatch, "{}, {}", first, second));
+}
+
+// Has every rank compare this call of ours with its own.
+void TreeControl::suspect(const CallRecord& call) {
+  StallMessage message{rank_, {}};
+  message.report.call = call;
+  message.report.suspicious = true;
+  tell_root(message);
+}
+
+// ---- Leaving ----
+
+void TreeControl::on_left(const LeftMessage& message, int32_t from, const std::string& bytes) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (closed_ || !left_.emplace(message.from, message.last).second) return;
+    wake_waiters();
+  }
+  flood(bytes, from);
+  if (options_.left) options_.left();
+}
+
+int32_t TreeControl::left_before(uint64_t sequence) const {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [rank, last] : left_) {
+    if (last < sequence) return rank;
+  }
+  return -1;
 }
 
 void TreeControl::note_arrived(uint64_t sequence, int32_t rank) {
@@ -310,6 +363,9 @@ Result<std::string> TreeControl::await(int32_t from, const std::string& key, int
       }
       if (!error_.ok()) return error_;
       if (closed_) return Status(Code::kAborted, "the communicator was closed");
+      if (left_.count(from) != 0) {
+        return unisono::error(Code::kRemoteError, "{} has left the communicator", name(from));
+      }
       if (options_.env->now_ns() >= deadline_ns) {
         return unisono::error(Code::kTimeout, "nothing came from {} in time (waiting for '{}')",
                               name(from), key);
@@ -324,12 +380,16 @@ Result<std::string> TreeControl::await(int32_t from, const std::string& key, int
 }
 
 void TreeControl::close() {
+  // A child's copies of locks are as they happened to be, and the links are its parent's.
+  if (net::is_forked_child()) return;
   {
     const std::lock_guard lock(mutex_);
     if (closed_) return;
     closed_ = true;
     wake_waiters();
   }
+  const auto latest = options_.latest ? options_.latest() : std::nullopt;
+  if (!failed()) flood(encode(LeftMessage{rank_, latest ? latest->sequence : 0}), -1);
   links_->close();
 }
 

@@ -25,7 +25,8 @@ namespace unisono {
 // One issued collective, as remembered by each rank (the recorder) and compared on a stall.
 struct CallRecord {
   uint64_t sequence = 0;
-  uint64_t fingerprint = 0;
+  uint64_t fingerprint = 0;  // of this call and all before it
+  uint64_t before = 0;       // of those before it alone: equal where the histories are
   uint64_t count = 0;
   Collective collective = Collective::kBarrier;
   DataType type = DataType::kInt8;
@@ -51,9 +52,13 @@ struct ControlOptions {
   // Called in the links' context: what this rank issued as collective number `sequence`, if it
   // remembers.
   std::function<std::optional<CallRecord>(uint64_t sequence)> recorder;
+  // Its last one; may be null.
+  std::function<std::optional<CallRecord>()> latest;
   // Called once, in the links' context or the raiser's thread, when the communicator has failed:
   // wakes the driver.
   std::function<void()> failed;
+  // Called in the links' context when a rank has left in order; may be null.
+  std::function<void()> left;
 };
 
 class Control {
@@ -77,6 +82,9 @@ class Control {
   // Ranks known to be waiting in collective number `sequence` (this one not included), sorted. For
   // the timeout's message.
   virtual std::vector<int32_t> arrived(uint64_t sequence) const = 0;
+  // A rank that has left in order without issuing collective number `sequence`, so that it cannot
+  // complete; -1: none known.
+  virtual int32_t left_before(uint64_t sequence) const = 0;
 
   // Mailbox, routed through the tree. Keys are exact strings; one message a (from, key) at a time
   // is delivered once.
@@ -84,7 +92,8 @@ class Control {
   // Blocks (through Env) until it is there, the communicator fails, or the deadline.
   virtual Result<std::string> await(int32_t from, const std::string& key, int64_t deadline_ns) = 0;
 
-  // Farewell: neighbours that hear it do not take our end for a death. Blocks briefly. After it no
+  // Farewell: every rank learns that we left and after which collective, and neighbours do not take
+  // our end for a death. Blocks briefly. After it no
   // callback runs.
   virtual void close() = 0;
 

@@ -8,11 +8,12 @@
 namespace unisono::control {
 namespace {
 
-enum Type : uint8_t { kError = 1, kStall = 2, kCompare = 3, kMail = 4 };
+enum Type : uint8_t { kError = 1, kStall = 2, kCompare = 3, kMail = 4, kLeft = 5 };
 
 void put_call(Writer& writer, const CallRecord& call) {
   writer.put(call.sequence);
   writer.put(call.fingerprint);
+  writer.put(call.before);
   writer.put(call.count);
   writer.put(static_cast<uint8_t>(call.collective));
   writer.put(static_cast<uint8_t>(call.type));
@@ -24,6 +25,7 @@ void put_call(Writer& writer, const CallRecord& call) {
 bool get_call(Reader& reader, CallRecord& call) {
   call.sequence = reader.get<uint64_t>();
   call.fingerprint = reader.get<uint64_t>();
+  call.before = reader.get<uint64_t>();
   call.count = reader.get<uint64_t>();
   const auto collective = reader.get<uint8_t>();
   const auto type = reader.get<uint8_t>();
@@ -69,6 +71,9 @@ class Parser {
         break;
       case kMail:
         good = mail(message.mail.emplace());
+        break;
+      case kLeft:
+        good = left(message.left.emplace());
         break;
       default:
         break;
@@ -129,6 +134,12 @@ class Parser {
     return reader_.ok();
   }
 
+  bool left(LeftMessage& message) {
+    if (!rank(message.from)) return false;
+    message.last = reader_.get<uint64_t>();
+    return reader_.ok();
+  }
+
   Reader reader_;
   int32_t ranks_;
 };
@@ -179,6 +190,13 @@ std::string encode(const MailMessage& message) {
   writer.put(message.to);
   writer.put_string(message.key);
   writer.put_string(message.payload);
+  return writer.take();
+}
+
+std::string encode(const LeftMessage& message) {
+  Writer writer = begin(kLeft);
+  writer.put(message.from);
+  writer.put(message.last);
   return writer.take();
 }
 

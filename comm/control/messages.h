@@ -1,4 +1,4 @@
-// What control sends: four kinds of message, their bytes, and a parser that believes nothing.
+// What control sends: five kinds of message, their bytes, and a parser that believes nothing.
 #pragma once
 
 #include <cstdint>
@@ -45,18 +45,26 @@ struct MailMessage {
   std::string key, payload;
 };
 
+// A rank leaves in order, after its collective number `last`; flooded.
+struct LeftMessage {
+  int32_t from = 0;
+  uint64_t last = 0;
+};
+
 // Exactly one is set.
 struct Message {
   std::optional<ErrorMessage> error;
   std::optional<StallMessage> stall;
   std::optional<CompareMessage> compare;
   std::optional<MailMessage> mail;
+  std::optional<LeftMessage> left;
 };
 
 std::string encode(const ErrorMessage& message);  // cuts the text to kMaxText
 std::string encode(const StallMessage& message);
 std::string encode(const CompareMessage& message);
 std::string encode(const MailMessage& message);
+std::string encode(const LeftMessage& message);
 // Empty: malformed, or it names a rank outside 0..ranks-1. Takes no memory beyond the message's own
 // size.
 std::optional<Message> parse(std::string_view bytes, int32_t ranks);

@@ -35,7 +35,7 @@ Status run_all(const Plans& plans, int slots, bool late, int runs, std::mt19937_
   for (int i = 0; i < runs; ++i) {
     RandomRunOptions run;
     run.seed = (*random)();
-    run.slots = slots;
+    run.slots = slots + (i % 5 == 4 ? 2 : 0);  // more slots never harm what is proved
     run.count = 1 + run.seed % 12;
     run.slice_elements = 1 + run.seed / 16 % 2;
     run.late = late && i % 2 == 1;
@@ -58,12 +58,12 @@ TEST(VerifyMutationTest, EveryAcceptedMutantComputesRight) {
   const bool full = more != nullptr && std::string(more) == "1";
   const char* given = std::getenv("UNISONO_TEST_SEED");
   const uint64_t base = given != nullptr ? std::strtoull(given, nullptr, 10) : 17;
-  const uint64_t mutants = full ? 30000 : 4000;
-  printf("seeds %llu + 0..%llu (UNISONO_TEST_SEED)\n", static_cast<unsigned long long>(base),
-         static_cast<unsigned long long>(mutants - 1));
+  const int mutants = full ? 30000 : 2500;
+  printf("seeds from %llu (UNISONO_TEST_SEED)\n", static_cast<unsigned long long>(base));
   std::array<Count, kMutations> counts = {};
   Count one_slot;
-  for (uint64_t m = 0; m < mutants; ++m) {
+  int done = 0;
+  for (uint64_t m = 0; done < mutants; ++m) {
     std::mt19937_64 random(base + m);
     PlanRequest request = any_request(&random);
     const Algorithm& algorithm = algorithms()[random() % algorithms().size()];
@@ -80,6 +80,7 @@ TEST(VerifyMutationTest, EveryAcceptedMutantComputesRight) {
     const bool planted =
         options.slots == 1 && random() % 2 == 0 ? false : mutate(mutation, &random, &plans);
     if (!planted && options.slots > 1) continue;
+    ++done;
     Count& count = planted ? counts[static_cast<size_t>(mutation)] : one_slot;
     const Status verdict = verify_plans(plans, options);
     if (verdict.ok()) {

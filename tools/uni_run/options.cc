@@ -5,7 +5,6 @@
 #include <CLI/CLI.hpp>
 #include <charconv>
 #include <cstdio>
-#include <map>
 
 #include "base/status.h"
 #include "unisono/unisono.h"
@@ -63,22 +62,22 @@ int complain(const Status& status) {
 }  // namespace
 
 Parsed parse_options(int argc, char** argv) {
-  CLI::App app{"Starts N ranks of a command on this machine, and ends them together."};
-  app.usage("Usage: uni-run -n N [OPTIONS] [--] COMMAND [ARGUMENTS...]");
+  CLI::App app{
+      "uni-run -n N [OPTIONS] [--] COMMAND [ARGUMENTS...]\n"
+      "Starts N ranks of a command on this machine, and ends them together."};
   app.prefix_command();
   Options options;
   bool no_prefix = false;
   std::string master;
   std::vector<std::string> variables;
-  const std::map<std::string, Bind> binds{
-      {"core", Bind::kCore}, {"share", Bind::kShare}, {"none", Bind::kNone}};
+  std::string bind = "core";
   app.add_option("-n,--ranks", options.ranks, "how many ranks")
       ->required()
       ->check(CLI::Range(1, kMaxRanks));
-  app.add_option("--bind", options.bind,
+  app.add_option("--bind", bind,
                  "core: rank r on the r-th core, round-robin (default); share: the cores in N "
                  "equal parts; none")
-      ->transform(CLI::CheckedTransformer(binds));
+      ->check(CLI::IsMember({"core", "share", "none"}));
   app.add_flag("--no-prefix", no_prefix, "ranks write directly, not line by line with '[rank] '");
   app.add_option("--grace", options.grace_s,
                  "seconds from SIGTERM to SIGKILL when the job ends early (5)")
@@ -97,6 +96,7 @@ Parsed parse_options(int argc, char** argv) {
   } catch (const CLI::ParseError& problem) {
     return {std::nullopt, app.exit(problem) == 0 ? 0 : kUsageStatus};
   }
+  options.bind = bind == "none" ? Bind::kNone : bind == "share" ? Bind::kShare : Bind::kCore;
   options.prefix = !no_prefix;
   if (!master.empty()) {
     if (Status status = parse_master(master, &options); !status.ok()) {

@@ -75,7 +75,7 @@ class ShmSendEnd final : public SendEnd {
     int bell = -1;
     Peer* peer = nullptr;
   };
-  Descriptor& descriptor() { return ring_[sent_ & (kDescriptors - 1)]; }
+  Descriptor& descriptor() { return ring_[descriptor_index(sent_)]; }
   bool has_descriptor() { return sent_ - released_ < kDescriptors || refresh(); }
   bool place(uint32_t bytes, uint64_t* offset);
   bool refresh() const;

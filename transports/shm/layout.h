@@ -12,11 +12,11 @@
 //   [released counter, one cache line a reader][Descriptor x kDescriptors][arena of payload]
 //
 // The writer fills a descriptor (payload of up to kInlineBytes beside the flag, in the flag's own
-// line) and publishes it by storing its sequence number; larger payloads go to the arena, a ring of
-// contiguous 64-byte aligned pieces of just the message's length, so that small messages rotate
-// through all of it and no line is rewritten that the reader still caches. A reader publishes how
-// many messages it has released in its counter, which the writer reads only when it has run out of
-// known credit.
+// line, and the next) and publishes it by storing its sequence number; larger payloads go to the
+// arena, a ring of contiguous 64-byte aligned pieces of just the message's length, so that small
+// messages rotate through all of it and no line is rewritten that the reader still caches. A reader
+// publishes how many messages it has released in its counter, which the writer reads only when it
+// has run out of known credit.
 //
 // Everything here may be scribbled on by a broken peer: who reads a peer's field copies it once,
 // checks it, then uses it.
@@ -31,7 +31,7 @@
 namespace unisono::shm {
 
 inline constexpr uint64_t kSegmentMagic = 0x756e69736f6e6f73;  // "unisonos"
-inline constexpr uint32_t kLayoutVersion = 1;
+inline constexpr uint32_t kLayoutVersion = 2;
 inline constexpr size_t kLineBytes = 64;
 inline constexpr size_t kPageBytes = 4096;
 
@@ -73,7 +73,15 @@ struct alignas(kLineBytes) ReleasedLine {
 };
 
 inline constexpr uint32_t kDescriptors = 64;  // messages in flight, at most; a power of two
-inline constexpr uint32_t kInlineBytes = 40;
+inline constexpr uint32_t kInlineBytes = 104;
+inline constexpr uint32_t kFirstLineBytes = 40;  // of payload, in the flag's own line
+inline constexpr size_t kDescriptorBytes = 2 * kLineBytes;
+
+// Which descriptor message n uses. Neighbours in time are not neighbours in memory: a prefetcher
+// that runs ahead of a reader would take the very lines that the writer is about to fill.
+inline constexpr uint64_t descriptor_index(uint64_t n) {
+  return (n * 29) & (kDescriptors - 1);
+}
 
 // Descriptor::where: the low bits of an offset that is a multiple of 64.
 enum : uint32_t { kInArena = 0, kInline = 1, kByReference = 2, kWhereMask = kLineBytes - 1 };
@@ -83,7 +91,7 @@ struct Reference {
   uint64_t offset;
 };
 
-struct alignas(kLineBytes) Descriptor {
+struct alignas(kDescriptorBytes) Descriptor {
   std::atomic<uint64_t> sequence;  // n + 1 once the channel's message n is here
   uint64_t fingerprint;
   uint32_t bytes;
@@ -94,7 +102,7 @@ struct alignas(kLineBytes) Descriptor {
 static_assert(std::atomic<uint64_t>::is_always_lock_free, "shared between processes");
 static_assert(std::atomic<uint32_t>::is_always_lock_free, "shared between processes");
 static_assert(sizeof(DirectoryEntry) == 32);
-static_assert(sizeof(Descriptor) == kLineBytes, "payload beside the flag");
+static_assert(sizeof(Descriptor) == kDescriptorBytes, "payload beside the flag");
 static_assert(sizeof(ReleasedLine) == kLineBytes);
 static_assert(sizeof(Reference) <= kInlineBytes);
 static_assert((kDescriptors & (kDescriptors - 1)) == 0);
@@ -126,7 +134,7 @@ inline constexpr BlockLayout block_layout(const ChannelShape& shape, uint32_t re
   BlockLayout layout;
   layout.readers = readers;
   layout.slice_stride = static_cast<uint32_t>(round_up(shape.slice_bytes, kLineBytes));
-  layout.descriptors = uint64_t{readers} * sizeof(ReleasedLine);
+  layout.descriptors = round_up(uint64_t{readers} * sizeof(ReleasedLine), kPageBytes);
   layout.arena = round_up(layout.descriptors + kDescriptors * sizeof(Descriptor), kPageBytes);
   // One slice more than the slots: a piece is contiguous, so up to a slice is skipped where the
   // ring ends.

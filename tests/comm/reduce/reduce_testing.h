@@ -16,10 +16,6 @@ namespace unisono::testing {
 
 using Bytes = std::vector<uint8_t>;
 
-inline void skip_if_missing(const char* target) {
-  if (!set_kernel_target(target)) GTEST_SKIP() << target << " does not run on this machine";
-}
-
 // Restores the kernel target of the process.
 class TargetGuard {
  public:

@@ -1,0 +1,18 @@
+// What uni-info says, as one JSON object: printed as it is, or in words (text.h).
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+namespace unisono::uni_info {
+
+using Json = nlohmann::ordered_json;
+
+// Everything. Reads the machine and the environment, changes nothing. A part that cannot be read
+// holds {"problem": why}.
+Json gather();
+
+// Its parts.
+Json describe_machine();   // sockets, cores, caches, memory; what this process may use
+Json describe_settings();  // every variable that the library reads: value and where it came from
+
+}  // namespace unisono::uni_info
