@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <tuple>
 #include <vector>
 
 #include "comm/communicator.h"
@@ -220,10 +221,34 @@ class Drive {
   std::unique_ptr<Waiter> turn_waiter_;  // for operations whose turn has not come
 };
 
+// This thread drives these ranks: a simulated world must know of each before it lets time pass.
+class Entered {
+ public:
+  explicit Entered(std::span<Operation* const> operations) {
+    for (Operation* operation : operations) {
+      if (operation->communicator().world() != nullptr)
+        comms_.push_back(&operation->communicator());
+    }
+    std::sort(comms_.begin(), comms_.end(), [](const Communicator* a, const Communicator* b) {
+      return std::tuple(a->rank(), a) < std::tuple(b->rank(), b);  // by rank: it replays exactly
+    });
+    comms_.erase(std::unique(comms_.begin(), comms_.end()), comms_.end());
+    for (Communicator* comm : comms_) comm->env().enter(comm->rank());
+  }
+  ~Entered() {
+    for (Communicator* comm : comms_) comm->env().leave(comm->rank());
+  }
+  Entered(const Entered&) = delete;
+
+ private:
+  std::vector<Communicator*> comms_;
+};
+
 }  // namespace
 
 Status drive(std::span<Operation* const> operations) {
   if (operations.empty()) return {};
+  const Entered entered(operations);
   return Drive(operations).run();
 }
 

@@ -66,20 +66,8 @@ std::map<Stream*, std::vector<std::unique_ptr<Operation>>> build(
 
 Status drive_here(const std::vector<std::unique_ptr<Operation>>& operations) {
   std::vector<Operation*> list;
-  std::vector<Communicator*> comms;
-  for (const auto& operation : operations) {
-    list.push_back(operation.get());
-    comms.push_back(&operation->communicator());
-  }
-  std::sort(comms.begin(), comms.end(), [](const Communicator* a, const Communicator* b) {
-    return std::tuple(a->rank(), a) <
-           std::tuple(b->rank(), b);  // by rank: a simulated world replays exactly
-  });
-  comms.erase(std::unique(comms.begin(), comms.end()), comms.end());
-  for (Communicator* comm : comms) comm->env().enter(comm->rank());
-  Status status = drive(list);
-  for (Communicator* comm : comms) comm->env().leave(comm->rank());
-  return status;
+  for (const auto& operation : operations) list.push_back(operation.get());
+  return drive(list);
 }
 
 Status enqueue_one(Stream& stream, std::unique_ptr<Operation> operation) {

@@ -26,7 +26,7 @@ inline bool full() {
     EXPECT_EQ(uni_result, uniSuccess) << #expression << ": " << uniGetLastError(nullptr); \
   } while (0)
 
-struct Setup {
+struct WorldSetup {
   std::string transports = "shm";
   std::string algorithm;
   bool reproducible = false;
@@ -36,7 +36,7 @@ struct Setup {
 // `ranks` communicators in this process; destroyed at the end of scope.
 class Ranks {
  public:
-  Ranks(int ranks, const Setup& setup) : comms_(static_cast<size_t>(ranks)) {
+  Ranks(int ranks, const WorldSetup& setup) : comms_(static_cast<size_t>(ranks)) {
     uniConfig_t config = UNI_CONFIG_INITIALIZER;
     config.transports = setup.transports.c_str();
     if (!setup.algorithm.empty()) config.algorithm = setup.algorithm.c_str();

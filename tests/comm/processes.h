@@ -7,8 +7,11 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdio>
 #include <functional>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "unisono/unisono.h"

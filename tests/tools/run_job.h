@@ -67,6 +67,7 @@ class RunningJob {
     argv.push_back(nullptr);
     pid_ = fork();
     if (pid_ == 0) {
+      (void)setpgid(0, 0);  // so that it can be killed as a shell's job is
       (void)dup2(in[0], 0);
       (void)dup2(out[1], 1);
       (void)dup2(err[1], 2);
@@ -74,6 +75,7 @@ class RunningJob {
       (void)execv(argv[0], argv.data());
       _exit(125);
     }
+    (void)setpgid(pid_, pid_);
     for (const int fd : {in[0], out[1], err[1], life[1]}) (void)close(fd);
     in_ = in[1];
     out_ = out[0];

@@ -79,12 +79,9 @@ TEST_F(UniRun, NothingOutlivesUniRunWhenItIsKilled) {
 }
 
 TEST_F(UniRun, NothingOutlivesUniRunWhenItsWholeProcessGroupIsKilled) {
-  RunningJob job({"-n", "2", "--no-prefix", "sh", "-c",
-                  "sleep 1000 & setsid sleep 1000 & echo ready; wait"});
-  // Moved after its start, into a group that can be killed without killing this test.
+  RunningJob job(shell(2, "sleep 1000 & setsid sleep 1000 & echo ready; wait"));
   job.await("ready\n", 2);
-  ASSERT_EQ(0, kill(job.pid(), SIGSTOP));  // nothing of it runs any more when it dies
-  job.signal(SIGKILL);
+  ASSERT_EQ(0, kill(-job.pid(), SIGKILL));
   EXPECT_EQ(job.wait().status, -SIGKILL);
   job.await_nobody();
 }
