@@ -13,7 +13,7 @@ Status CollectiveOperation::start() {
   const uint64_t before = comm.extend_history(prepared->hash);
   fingerprint_ = fingerprint_of(comm.history(), sequence_);
   comm.recorder().record(sequence_, fingerprint_, before, call_, bound_->algorithm_name);
-  use_small_ = prepared->small;
+  use_small_ = prepared->small && comm.small_path();
   if (use_small_) {
     small_.begin(*bound_, prepared->program, call_, prepared->geometry, fingerprint_);
   } else {

@@ -108,6 +108,9 @@ class Communicator {
   uint64_t stream_bytes() const { return stream_bytes_; }
   // 0 unless all of [data, data + bytes) lies in memory registered on this transport.
   uint64_t registration_of(const Transport* transport, const std::byte* data, uint64_t bytes) const;
+  // For tests: short calls by the lane executor, too. On by default.
+  void use_small_path(bool on) { small_path_ = on; }
+  bool small_path() const { return small_path_; }
   CollectiveOperation& blocking_operation() { return *blocking_operation_; }
 
   // ---- Failure: sticky, spread to all ranks. Any thread. ----
@@ -190,6 +193,7 @@ class Communicator {
   std::vector<Registration> registrations_;
   std::vector<CreatedOp> created_ops_;
   uint64_t stream_bytes_ = 16u << 20;
+  bool small_path_ = true;
   bool closed_ = false;
 };
 

@@ -1,4 +1,4 @@
-#include "bounds.h"
+#include "bench/comm_bench/bounds.h"
 
 #include <sched.h>
 

@@ -4,8 +4,8 @@
 
 #include <cstddef>
 
-#include "launch.h"
-#include "measure.h"
+#include "bench/comm_bench/launch.h"
+#include "bench/comm_bench/measure.h"
 
 namespace bench {
 

@@ -1,4 +1,4 @@
-#include "launch.h"
+#include "bench/comm_bench/launch.h"
 
 #include <fcntl.h>
 #include <sched.h>

@@ -4,7 +4,7 @@
 
 #include <functional>
 
-#include "options.h"
+#include "bench/comm_bench/options.h"
 
 namespace bench {
 

@@ -7,12 +7,12 @@
 #include <cstdio>
 #include <memory>
 
-#include "bounds.h"
-#include "launch.h"
-#include "measure.h"
-#include "options.h"
-#include "report.h"
-#include "work.h"
+#include "bench/comm_bench/bounds.h"
+#include "bench/comm_bench/launch.h"
+#include "bench/comm_bench/measure.h"
+#include "bench/comm_bench/options.h"
+#include "bench/comm_bench/report.h"
+#include "bench/comm_bench/work.h"
 
 namespace bench {
 namespace {

@@ -1,4 +1,4 @@
-#include "measure.h"
+#include "bench/comm_bench/measure.h"
 
 #include <time.h>
 
@@ -6,7 +6,7 @@
 #include <cmath>
 #include <vector>
 
-#include "launch.h"
+#include "bench/comm_bench/launch.h"
 
 namespace bench {
 namespace {

@@ -4,8 +4,8 @@
 #include <cstddef>
 #include <vector>
 
-#include "options.h"
-#include "work.h"
+#include "bench/comm_bench/options.h"
+#include "bench/comm_bench/work.h"
 
 namespace bench {
 

@@ -1,4 +1,4 @@
-#include "options.h"
+#include "bench/comm_bench/options.h"
 
 #include <CLI/CLI.hpp>
 #include <cstdlib>

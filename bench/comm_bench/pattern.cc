@@ -1,4 +1,4 @@
-#include "pattern.h"
+#include "bench/comm_bench/pattern.h"
 
 #include <algorithm>
 #include <cstdint>

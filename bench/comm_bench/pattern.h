@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "options.h"
+#include "bench/comm_bench/options.h"
 
 namespace bench {
 

@@ -1,4 +1,4 @@
-#include "report.h"
+#include "bench/comm_bench/report.h"
 
 #include <unistd.h>
 

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "measure.h"
-#include "options.h"
-#include "work.h"
+#include "bench/comm_bench/measure.h"
+#include "bench/comm_bench/options.h"
+#include "bench/comm_bench/work.h"
 
 namespace bench {
 

@@ -1,4 +1,4 @@
-#include "work.h"
+#include "bench/comm_bench/work.h"
 
 #include <sys/mman.h>
 
@@ -7,8 +7,8 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "launch.h"
-#include "pattern.h"
+#include "bench/comm_bench/launch.h"
+#include "bench/comm_bench/pattern.h"
 
 namespace bench {
 namespace {
