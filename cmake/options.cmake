@@ -8,12 +8,18 @@ target_compile_options(unisono_options INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-Woverloaded-virtual>)
 if(UNISONO_SANITIZE)
   # gcc's -Werror and sanitizers disagree on a few flow warnings in standard headers.
-  target_compile_options(unisono_options INTERFACE
-    -fsanitize=${UNISONO_SANITIZE} -fno-omit-frame-pointer -g -Wno-error=maybe-uninitialized -Wno-error=tsan
-    $<$<BOOL:$<STREQUAL:${UNISONO_SANITIZE},address,undefined>>:-fno-sanitize-recover=all>)
-  target_link_options(unisono_options INTERFACE -fsanitize=${UNISONO_SANITIZE})
+  target_compile_options(unisono_options INTERFACE "-fsanitize=${UNISONO_SANITIZE}" -fno-omit-frame-pointer -g)
+  target_link_options(unisono_options INTERFACE "-fsanitize=${UNISONO_SANITIZE}")
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    target_compile_options(unisono_options INTERFACE -Wno-error=maybe-uninitialized)
+  endif()
   if(UNISONO_SANITIZE MATCHES "thread")
     target_compile_definitions(unisono_options INTERFACE UNISONO_TSAN=1)
+    if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+      target_compile_options(unisono_options INTERFACE -Wno-error=tsan)
+    endif()
+  else()
+    target_compile_options(unisono_options INTERFACE -fno-sanitize-recover=all)
   endif()
 endif()
 if(UNISONO_COVERAGE)

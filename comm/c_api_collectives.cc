@@ -130,12 +130,14 @@ uniResult_t uniRecvAny(void* recv, size_t count, uniDataType_t type, int* source
 }
 
 uniResult_t uniGroupStart(void) {
-  unisono::group_start();
-  return uniSuccess;
+  const Status status = unisono::not_in_forked_child();
+  if (status.ok()) unisono::group_start();
+  return unisono::report(status);
 }
 
 uniResult_t uniGroupEnd(void) {
-  return unisono::report(unisono::group_end());
+  const Status status = unisono::not_in_forked_child();
+  return unisono::report(status.ok() ? unisono::group_end() : status);
 }
 
 uniResult_t uniRedOpCreatePreMulSum(uniRedOp_t* op, const void* scalar, uniDataType_t type,

@@ -310,6 +310,7 @@ uniResult_t uniCommAbort(uniComm_t comm) {
 
 uniResult_t uniCommGetAsyncError(uniComm_t comm, uniResult_t* result) {
   Status status = unisono::need(comm, "comm");
+  if (status.ok() && unisono::net::is_forked_child()) status = unisono::check_comm(comm);
   if (status.ok()) status = unisono::need(result, "error");
   if (!status.ok()) return unisono::report(status);
   *result = comm->communicator->failed()
@@ -356,6 +357,7 @@ uniResult_t uniTransportQuery(int index, uniTransportInfo_t* info) {
 
 uniResult_t uniMemAlloc(void** pointer, size_t bytes) {
   Status status = unisono::need(pointer, "pointer");
+  if (status.ok()) status = unisono::not_in_forked_child();
   if (!status.ok()) return unisono::report(status);
   auto made = unisono::allocate_shareable(bytes);
   *pointer = made.ok() ? *made : nullptr;
@@ -363,6 +365,7 @@ uniResult_t uniMemAlloc(void** pointer, size_t bytes) {
 }
 
 uniResult_t uniMemFree(void* pointer) {
+  if (unisono::net::is_forked_child()) return uniSuccess;  // the parent's
   return unisono::report(unisono::free_shareable(pointer));
 }
 

@@ -1,4 +1,5 @@
 // Host streams and events of unisono.h.
+#include "base/net/event_loop.h"
 #include "comm/handles.h"
 
 using unisono::Code;
@@ -8,8 +9,12 @@ using unisono::Status;
 namespace {
 
 Status need(const void* pointer, const char* name) {
-  if (pointer != nullptr) return {};
-  return error(Code::kInvalidArgument, "{}: is null", name);
+  if (pointer == nullptr) return error(Code::kInvalidArgument, "{}: is null", name);
+  // The threads that would complete anything are the parent's.
+  if (unisono::net::is_forked_child()) {
+    return error(Code::kInvalidUsage, "{}: belongs to the parent of this forked process", name);
+  }
+  return {};
 }
 
 Status not_own_thread(uniStream_t stream, const char* what) {
@@ -26,7 +31,7 @@ uniResult_t uniStreamCreate(uniStream_t* stream) {
 }
 
 uniResult_t uniStreamDestroy(uniStream_t stream) {
-  if (stream == nullptr) return uniSuccess;
+  if (stream == nullptr || unisono::net::is_forked_child()) return uniSuccess;
   const Status status = not_own_thread(stream, "destroy");
   if (!status.ok()) return unisono::report(status);
   delete stream;
@@ -97,6 +102,6 @@ uniResult_t uniEventSynchronize(uniEvent_t event, int64_t timeout_ms) {
 }
 
 uniResult_t uniEventDestroy(uniEvent_t event) {
-  delete event;
+  if (!unisono::net::is_forked_child()) delete event;
   return uniSuccess;
 }

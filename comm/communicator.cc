@@ -83,6 +83,11 @@ bool Communicator::arm() {
   return ready || failed();
 }
 
+bool Communicator::flushed() const {
+  return std::all_of(transports_.begin(), transports_.end(),
+                     [](const auto& transport) { return transport->flushed(); });
+}
+
 void Communicator::disarm() {
   for (auto& transport : transports_) transport->disarm();
 }

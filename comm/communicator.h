@@ -71,6 +71,7 @@ class Communicator {
   // ---- For the holder of the turn ----
   bool poll();  // progress on all transports; true if anything moved. Notices failed links.
   bool arm();   // Transport::arm of all
+  bool flushed() const;  // Transport::flushed of all
   void disarm();
   bool peer_left(int32_t peer) const;
   // The rank whose leaving in order keeps an operation that waits like this from completing; -1.

@@ -30,6 +30,7 @@ std::string rank_list(const std::vector<int32_t>& ranks) {
 struct Item {
   Operation* operation = nullptr;
   bool started = false, done = false;
+  bool advanced = false;         // its work is done; what it sent is on the way out
   int64_t waiting_since_ns = 0;  // 0: the clock has not been read since something moved
   int64_t deadline_ns = 0;       // 0: not yet known; set at the first clock reading
   int64_t next_stall_ns = 0;
@@ -44,8 +45,11 @@ class Drive {
     env_ = &operations.front()->communicator().env();
   }
 
-  // The only operation has its turn and has been started.
-  void set_started() { items_.front().started = true; }
+  // The only operation has its turn and has been started; `advanced`: and is done but for what is on the way out.
+  void set_started(bool advanced) {
+    items_.front().started = true;
+    items_.front().advanced = advanced;
+  }
 
   Status run() {
     for (int idle = 0; left() != 0;) {
@@ -102,10 +106,12 @@ class Drive {
           continue;
         }
       }
-      const Advance advance = item.operation->advance();
-      if (advance == Advance::kDone) {
+      const Advance advance = item.advanced ? Advance::kDone : item.operation->advance();
+      if (advance == Advance::kDone && comm.flushed()) {
         finish(item, {});
         moved = true;
+      } else if (advance == Advance::kDone && !item.advanced) {
+        item.advanced = moved = true;
       } else if (advance == Advance::kMoved) {
         item.waiting_since_ns = 0;
         item.gone = -1;
@@ -264,9 +270,12 @@ Status drive_one(Operation& operation) {
   }
   // Where peers are a load away, polling transports that carry nothing would only delay the load.
   const int poll_mask = comm.agreement().same_memory ? 15 : 0;
+  bool advanced = false;
   for (int idle = 0; idle < kSpinTurns;) {
     const Advance advance = operation.advance();
     if (advance == Advance::kDone) {
+      advanced = !comm.agreement().same_memory && !comm.flushed();
+      if (advanced) break;
       comm.complete_own_turn();
       return {};
     }
@@ -279,7 +288,7 @@ Status drive_one(Operation& operation) {
     if (!comm.env().relax(idle)) break;
   }
   Drive slow(list);
-  slow.set_started();
+  slow.set_started(advanced);
   return slow.run();
 }
 

@@ -102,10 +102,13 @@ Status check_comm(uniComm_t comm) {
   return {};
 }
 
+Status not_in_forked_child() {
+  if (!net::is_forked_child()) return {};
+  return error(Code::kInvalidUsage, "a process forked from a user of this library cannot use it");
+}
+
 Result<Settings> make_settings(const uniConfig_t* config) {
-  if (net::is_forked_child()) {
-    return error(Code::kInvalidUsage, "a process forked from a user of this library cannot use it");
-  }
+  TRY(not_in_forked_child());
   Settings settings;
   settings.name = next_name();
   TRY(apply_environment(&settings));

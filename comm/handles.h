@@ -33,6 +33,8 @@ const char* last_error_text();
 const char* keep_error_text(const std::string& text);
 // Ok, or why the handle cannot be used: null, finalized, or in a forked child.
 Status check_comm(uniComm_t comm);
+// kInvalidUsage in a process forked from one that has used the library.
+Status not_in_forked_child();
 // The caller's config (null allowed) over the environment, checked.
 Result<Settings> make_settings(const uniConfig_t* config);
 // A child's: the parent's settings where config is null.

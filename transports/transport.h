@@ -137,6 +137,9 @@ class Transport {
 
   // Moves what can be moved now. True if anything did.
   virtual bool progress() = 0;
+  // True when nothing accepted still needs this thread to reach the peers (copies waiting for a socket, say). An operation
+  // is over only then: afterwards nobody may drive the transport for a long time.
+  virtual bool flushed() const { return true; }
   // Before sleeping in Env::wait: from here on whatever would make progress notifies the waiter. True: something has
   // happened meanwhile, do not sleep. disarm() after waking.
   virtual bool arm() = 0;

@@ -16,9 +16,10 @@ namespace {
 
 using namespace control;
 
-constexpr int64_t kGatherNs = 50'000'000;      // rank 0 answers reports of this span together
-constexpr int64_t kSuspicionNs = 1'500'000'000;  // what the other side of a mismatch has to speak up
-constexpr size_t kMaxSequences = 64;           // whose arrivals are remembered
+constexpr int64_t kGatherNs = 50'000'000;  // rank 0 asks about reports of this span together
+// What the other side of a mismatch has to speak up.
+constexpr int64_t kSuspicionNs = 1'500'000'000;
+constexpr size_t kMaxSequences = 64;  // whose arrivals are remembered
 constexpr size_t kMaxMailboxBytes = 64u << 20;
 
 class TreeControl final : public Control {
@@ -88,7 +89,7 @@ class TreeControl final : public Control {
   bool asking_ = false;
   std::set<std::pair<uint64_t, uint64_t>> suspicions_;  // rank 0: (sequence, fingerprint) asked
   std::map<int32_t, uint64_t> left_;                    // rank: its last collective
-  uint64_t suspected_ = UINT64_MAX;  // sequence for which a timer runs
+  uint64_t suspected_ = UINT64_MAX;                     // sequence for which a timer runs
   std::map<std::pair<int32_t, std::string>, std::deque<std::string>> mailbox_;
   size_t mailbox_bytes_ = 0;
   std::vector<Waiter*> waiters_;

@@ -85,8 +85,7 @@ Parsed parse_options(int argc, char** argv) {
   app.add_option("--timeout", options.timeout_s, "end the job after so many seconds (0: never)")
       ->check(CLI::Range(0.0, kMaxSeconds));
   app.add_option("--env", variables, "NAME=VALUE for every rank; may be repeated")
-      ->take_all()
-      ->expected(1);
+      ->allow_extra_args(false);  // one value each: the next word may be the command
   app.add_option("--master", master,
                  "HOST:PORT for MASTER_ADDR and MASTER_PORT (127.0.0.1 and a free port)");
   app.set_version_flag("--version", fmt::format("uni-run {}.{}.{}", UNI_VERSION_MAJOR,

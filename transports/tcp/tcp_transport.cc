@@ -47,6 +47,10 @@ class TcpTransport final : public Transport {
            reachable_[static_cast<size_t>(peer)];
   }
   bool ready() const override { return true; }
+  bool flushed() const override {
+    return std::all_of(links_.begin(), links_.end(),
+                       [](const auto& link) { return link == nullptr || link->idle(); });
+  }
 
   Result<SendEnd*> open_send(const ChannelKey& key, const ChannelShape& shape) override;
   Result<RecvEnd*> open_recv(const ChannelKey& key, const ChannelShape& shape) override;

@@ -51,6 +51,7 @@ class ForwardTransport : public Transport {
   }
   bool reaches(int32_t peer) const override { return inner_->reaches(peer); }
   bool ready() const override { return inner_->ready(); }
+  bool flushed() const override { return inner_->flushed(); }
   Result<SendEnd*> open_send(const ChannelKey& key, const ChannelShape& shape) override {
     TRY_ASSIGN(SendEnd * end, inner_->open_send(key, shape));
     auto& wrapped = senders_[key];
