@@ -75,6 +75,7 @@ ShmSendEnd::ShmSendEnd(const ChannelKey& key, const ChannelShape& shape, Segment
       layout_(
           block_layout(shape, key.reader == kEveryone ? static_cast<uint32_t>(readers.size()) : 1)),
       ring_(reinterpret_cast<Descriptor*>(own.base() + offset + layout_.descriptors)),
+      eager_(own.base() + offset + layout_.eager),
       arena_(own.base() + offset + layout_.arena),
       unresolved_(0),
       registered_(registered),
@@ -98,6 +99,12 @@ SendOutcome ShmSendEnd::send(const MessageHeader& header, const void* data) {
     if (!has_descriptor()) return refuse();
     copy_inline(descriptor().payload, static_cast<const std::byte*>(data), header.bytes);
     publish(header, kInline);
+    return SendOutcome::kDone;
+  }
+  if (header.bytes <= kEagerBytes) {
+    if (!has_descriptor()) return refuse();
+    std::memcpy(eager_ + descriptor_index(sent_) * kEagerBytes, data, header.bytes);
+    publish(header, kEager);
     return SendOutcome::kDone;
   }
   uint64_t offset = 0;
@@ -303,6 +310,11 @@ bool ShmRecvEnd::lend_far(const Descriptor& descriptor, uint32_t where, Message*
     message->data = arena_ + where;
     return true;
   }
+  if (where == kEager) {
+    if (bytes > kEagerBytes) return fail("a long message in an eager slot");
+    message->data = eager_ + descriptor_index(next_) * kEagerBytes;
+    return true;
+  }
   if (where != kByReference) return fail("a message of unknown kind");
   Reference reference;
   std::memcpy(&reference, descriptor.payload, sizeof reference);
@@ -356,6 +368,7 @@ bool ShmRecvEnd::resolve() {
     }
     std::byte* block = segment.base() + offset;
     released_ = &reinterpret_cast<ReleasedLine*>(block)[counter_].count;
+    eager_ = block + layout_.eager;
     arena_ = block + layout_.arena;
     writer_sleeping_ = &segment.header().sleeping;
     fence_ = writer_.fence;

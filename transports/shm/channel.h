@@ -89,6 +89,7 @@ class ShmSendEnd final : public SendEnd {
   const ChannelShape shape_;
   const BlockLayout layout_;
   Descriptor* ring_;
+  std::byte* eager_;
   std::byte* arena_;
   std::vector<Reader> readers_;
   size_t unresolved_;  // readers whose link is not up yet
@@ -135,6 +136,7 @@ class ShmRecvEnd final : public RecvEnd {
   const BlockLayout layout_;
   const uint32_t counter_;  // which released line is ours
   const Descriptor* ring_ = nullptr;
+  const std::byte* eager_ = nullptr;
   const std::byte* arena_ = nullptr;
   std::atomic<uint64_t>* released_ = nullptr;
   std::atomic<uint32_t>* writer_sleeping_ = nullptr;

@@ -9,7 +9,8 @@
 // A channel lives in its writer's segment, so that a message is written once however many readers
 // it has:
 //
-//   [released counter, one cache line a reader][Descriptor x kDescriptors][arena of payload]
+//   [released counter, one cache line a reader][Descriptor x kDescriptors]
+//   [eager slot x kDescriptors][arena of payload]
 //
 // The writer fills a descriptor (payload of up to kInlineBytes beside the flag, in the flag's own
 // line, and the next) and publishes it by storing its sequence number; larger payloads go to the
@@ -31,7 +32,7 @@
 namespace unisono::shm {
 
 inline constexpr uint64_t kSegmentMagic = 0x756e69736f6e6f73;  // "unisonos"
-inline constexpr uint32_t kLayoutVersion = 2;
+inline constexpr uint32_t kLayoutVersion = 3;
 inline constexpr size_t kLineBytes = 64;
 inline constexpr size_t kPageBytes = 4096;
 
@@ -84,7 +85,17 @@ inline constexpr uint64_t descriptor_index(uint64_t n) {
 }
 
 // Descriptor::where: the low bits of an offset that is a multiple of 64.
-enum : uint32_t { kInArena = 0, kInline = 1, kByReference = 2, kWhereMask = kLineBytes - 1 };
+enum : uint32_t {
+  kInArena = 0,
+  kInline = 1,
+  kByReference = 2,
+  kEager = 3,
+  kWhereMask = kLineBytes - 1
+};
+
+// Messages of up to this many bytes go to the slot beside their descriptor: all slots together fit into the L2, where the
+// arena, which is to be larger than it, would make each small message fetch its lines from farther away.
+inline constexpr uint32_t kEagerBytes = 4096;
 
 struct Reference {
   uint64_t registration;
@@ -117,6 +128,7 @@ struct BlockLayout {
   uint32_t readers = 1;
   uint32_t slice_stride = 0;  // slice_bytes in whole lines
   uint64_t descriptors = 0;
+  uint64_t eager = 0;
   uint64_t arena = 0;
   uint64_t arena_bytes = 0;
   uint64_t bytes = 0;
@@ -135,7 +147,8 @@ inline constexpr BlockLayout block_layout(const ChannelShape& shape, uint32_t re
   layout.readers = readers;
   layout.slice_stride = static_cast<uint32_t>(round_up(shape.slice_bytes, kLineBytes));
   layout.descriptors = round_up(uint64_t{readers} * sizeof(ReleasedLine), kPageBytes);
-  layout.arena = round_up(layout.descriptors + kDescriptors * sizeof(Descriptor), kPageBytes);
+  layout.eager = round_up(layout.descriptors + kDescriptors * sizeof(Descriptor), kPageBytes);
+  layout.arena = layout.eager + uint64_t{kDescriptors} * kEagerBytes;
   // One slice more than the slots: a piece is contiguous, so up to a slice is skipped where the
   // ring ends.
   layout.arena_bytes = (uint64_t{shape.slots} + 1) * layout.slice_stride;
