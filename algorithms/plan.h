@@ -1,7 +1,9 @@
-// Plan: what one rank does in one collective, as data. shared vocabulary of executor, verifier, simulator and tools.
+// Plan: what one rank does in one collective, as data. shared vocabulary of executor, verifier,
+// simulator and tools.
 //
-// The meaning of every field is that of docs/plan-machine.md (rules are cited by number). A plan knows chunks, never
-// pointers, bytes or types, so one plan serves every size, type and buffer. Plain values: copy freely, share as const.
+// The meaning of every field is that of docs/plan-machine.md (rules are cited by number). A plan
+// knows chunks, never pointers, bytes or types, so one plan serves every size, type and buffer.
+// Plain values: copy freely, share as const.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +16,8 @@ namespace unisono {
 
 enum class Buffer : uint8_t { kInput, kOutput, kScratch };
 
-// `blocks` consecutive blocks from `first`, modulo the buffer's block count (rule 6). Scratch blocks are per owner lane.
+// `blocks` consecutive blocks from `first`, modulo the buffer's block count (rule 6). Scratch
+// blocks are per owner lane.
 struct Chunk {
   Buffer buffer = Buffer::kInput;
   int8_t lane = 0;  // scratch only: the owner lane
@@ -56,16 +59,17 @@ struct Step {
   bool has_destination = false;
   Chunk destination;
   int16_t forward = -1;  // channel index, -1: none
-  // The step's one length: `length.blocks` blocks of the shape from `length.first` (rules 6, 9). Every operand, the
-  // destination and the message have this many elements.
+  // The step's one length: `length.blocks` blocks of the shape from `length.first` (rules 6, 9).
+  // Every operand, the destination and the message have this many elements.
   Chunk length;
   bool final = false;  // makes an output chunk's final value: avg divides here (rule 15)
   std::vector<Await> awaits;
   bool operator==(const Step&) const = default;
 };
 
-// repeat(times, body): steps [first, first + body * times) of the lane are `times` copies of a body whose chunks and
-// peers advance by fixed amounts (rule 12). Steps are stored unrolled; this says how to print and store them small.
+// repeat(times, body): steps [first, first + body * times) of the lane are `times` copies of a body
+// whose chunks and peers advance by fixed amounts (rule 12). Steps are stored unrolled; this says
+// how to print and store them small.
 struct Repeat {
   int32_t first = 0;
   int32_t body = 0;
@@ -89,23 +93,25 @@ struct Plan {
   Collective collective = Collective::kAllReduce;
   int32_t ranks = 1, rank = 0, root = 0;
   BlockRule rule = BlockRule::kWhole;
-  int32_t blocks = 1;         // of the longer buffer; kSplit: of both
-  int32_t input_blocks = 1;   // 0: the rank has no input
-  int32_t output_blocks = 1;  // 0: the rank has no output
+  int32_t blocks = 1;               // of the longer buffer; kSplit: of both
+  int32_t input_blocks = 1;         // 0: the rank has no input
+  int32_t output_blocks = 1;        // 0: the rank has no output
   std::vector<ChannelId> channels;  // that this rank writes or reads
   std::vector<Lane> lanes;          // same order on every rank; empty lanes allowed
-  // The builder's emission order over all lanes, as (lane, step): right if one thread runs it, round after round
-  // (rule 10). The small path follows it.
+  // The builder's emission order over all lanes, as (lane, step): right if one thread runs it,
+  // round after round (rule 10). The small path follows it.
   std::vector<std::pair<int8_t, int32_t>> order;
   std::vector<int32_t> scratch_blocks;  // per lane: how many scratch blocks it owns
-  // Most blocks that any rank's messages pack; the same on every rank, so that all agree on the slice (rule 6).
+  // Most blocks that any rank's messages pack; the same on every rank, so that all agree on the
+  // slice (rule 6).
   int32_t message_blocks = 1;
-  bool late = false;           // verified in late mode: sends by reference allowed (rule 5)
-  bool reproducible = false;   // one node with the leaves 0..n-1 (rule 15)
+  bool late = false;          // verified in late mode: sends by reference allowed (rule 5)
+  bool reproducible = false;  // one node with the leaves 0..n-1 (rule 15)
 };
 
-// Elements from one block's beginning to the next one's when `count` elements are cut into `blocks` blocks. Blocks are
-// multiples of `align` elements (but the last non-empty one), so that slices stay on cache lines.
+// Elements from one block's beginning to the next one's when `count` elements are cut into `blocks`
+// blocks. Blocks are multiples of `align` elements (but the last non-empty one), so that slices
+// stay on cache lines.
 inline uint64_t block_share(uint64_t count, int32_t blocks, uint64_t align) {
   const auto n = static_cast<uint64_t>(blocks);
   return (count / n + (count % n != 0) + align - 1) / align * align;

@@ -13,10 +13,12 @@ namespace unisono {
 struct PlanRequest {
   Collective collective = Collective::kAllReduce;
   int32_t ranks = 1, rank = 0, root = 0;
-  bool multicast = true;  // channels may have several readers; otherwise only single-reader channels are used
+  bool multicast =
+      true;  // channels may have several readers; otherwise only single-reader channels are used
 };
 
-// What an algorithm costs, for the planner (alpha-beta-gamma, Hockney; Thakur 2005). Per rank, on the critical path.
+// What an algorithm costs, for the planner (alpha-beta-gamma, Hockney; Thakur 2005). Per rank, on
+// the critical path.
 struct Cost {
   double messages = 0;      // start-ups, in rounds of latency
   double wire_bytes = 0;    // per byte of the collective's size (n blocks for all-gather and kin)

@@ -1,5 +1,5 @@
-// ByteWriter and ByteReader: little-endian fields for messages between ranks. A reader never trusts a length: each read says
-// whether the bytes were there, and a failed reader stays failed.
+// ByteWriter and ByteReader: little-endian fields for messages between ranks. A reader never trusts
+// a length: each read says whether the bytes were there, and a failed reader stays failed.
 #pragma once
 
 #include <cstdint>

@@ -40,7 +40,8 @@ std::shared_ptr<spdlog::logger> make_logger() {
 }  // namespace
 
 void write(LogLevel message_level, std::string_view text) {
-  static const auto* logger = new std::shared_ptr<spdlog::logger>(make_logger());  // outlives statics
+  static const auto* logger =
+      new std::shared_ptr<spdlog::logger>(make_logger());  // outlives statics
   (*logger)->log(kSpdlogLevels[static_cast<size_t>(message_level)], "{}", text);
 }
 

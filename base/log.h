@@ -1,7 +1,8 @@
-// Logging: levels error, warn, info, debug, trace (UNISONO_LOG_LEVEL, default warn), to standard error or UNISONO_LOG_FILE.
+// Logging: levels error, warn, info, debug, trace (UNISONO_LOG_LEVEL, default warn), to standard
+// error or UNISONO_LOG_FILE.
 //
-// spdlog does the work, behind this header so that its own is compiled once. Thread-safe. A message that the level hides is
-// not formatted.
+// spdlog does the work, behind this header so that its own is compiled once. Thread-safe. A message
+// that the level hides is not formatted.
 #pragma once
 
 #include <fmt/format.h>

@@ -7,16 +7,26 @@ namespace unisono {
 
 const char* code_name(Code code) {
   switch (code) {
-    case Code::kOk: return "success";
-    case Code::kSystemError: return "system error";
-    case Code::kInternalError: return "internal error";
-    case Code::kInvalidArgument: return "invalid argument";
-    case Code::kInvalidUsage: return "invalid usage";
-    case Code::kRemoteError: return "remote error";
-    case Code::kInProgress: return "in progress";
-    case Code::kTimeout: return "timeout";
-    case Code::kAborted: return "aborted";
-    case Code::kMismatch: return "mismatched operations";
+    case Code::kOk:
+      return "success";
+    case Code::kSystemError:
+      return "system error";
+    case Code::kInternalError:
+      return "internal error";
+    case Code::kInvalidArgument:
+      return "invalid argument";
+    case Code::kInvalidUsage:
+      return "invalid usage";
+    case Code::kRemoteError:
+      return "remote error";
+    case Code::kInProgress:
+      return "in progress";
+    case Code::kTimeout:
+      return "timeout";
+    case Code::kAborted:
+      return "aborted";
+    case Code::kMismatch:
+      return "mismatched operations";
   }
   return "unknown result";
 }
@@ -26,7 +36,9 @@ Status::Status(Code code, std::string message)
                   ? nullptr
                   : std::make_shared<const Detail>(Detail{code, std::move(message)})) {}
 
-Code Status::code() const { return detail_ ? detail_->code : Code::kOk; }
+Code Status::code() const {
+  return detail_ ? detail_->code : Code::kOk;
+}
 
 const std::string& Status::message() const {
   static const std::string empty;

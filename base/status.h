@@ -1,7 +1,8 @@
 // Status and Result: how every fallible function of the library reports.
 //
-// A Status is one pointer: null means success, so the fast path costs one comparison. Errors carry a code (the C API's
-// own values) and a sentence that names the argument, the peer or the system call. Immutable, so copies may cross threads.
+// A Status is one pointer: null means success, so the fast path costs one comparison. Errors carry
+// a code (the C API's own values) and a sentence that names the argument, the peer or the system
+// call. Immutable, so copies may cross threads.
 #pragma once
 
 #include <fmt/format.h>
@@ -50,7 +51,9 @@ class [[nodiscard]] Status {
   std::shared_ptr<const Detail> detail_;
 };
 
-inline Status ok_status() { return {}; }
+inline Status ok_status() {
+  return {};
+}
 
 template <class... Args>
 Status error(Code code, fmt::format_string<Args...> format, Args&&... args) {
@@ -62,8 +65,8 @@ Status system_error(int error_number, std::string_view what);
 template <class T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : value_(std::move(value)) {}                      // NOLINT(runtime/explicit)
-  Result(Status status) : status_(std::move(status)) {               // NOLINT(runtime/explicit)
+  Result(T value) : value_(std::move(value)) {}         // NOLINT(runtime/explicit)
+  Result(Status status) : status_(std::move(status)) {  // NOLINT(runtime/explicit)
     CHECK(!status_.ok());
   }
   bool ok() const { return value_.has_value(); }
@@ -83,14 +86,14 @@ class [[nodiscard]] Result {
 #define UNI_CONCAT_INNER(a, b) a##b
 #define UNI_CONCAT(a, b) UNI_CONCAT_INNER(a, b)
 // Returns the Status of `expression` from the enclosing function unless it is ok.
-#define TRY(expression)                                             \
-  do {                                                              \
-    if (auto try_status_ = (expression); !try_status_.ok()) {       \
-      return try_status_;                                           \
-    }                                                               \
+#define TRY(expression)                                       \
+  do {                                                        \
+    if (auto try_status_ = (expression); !try_status_.ok()) { \
+      return try_status_;                                     \
+    }                                                         \
   } while (0)
 // `declaration` = the value of a Result, or returns its Status.
-#define TRY_ASSIGN(declaration, expression)                                       \
-  auto UNI_CONCAT(result_, __LINE__) = (expression);                              \
+#define TRY_ASSIGN(declaration, expression)                                               \
+  auto UNI_CONCAT(result_, __LINE__) = (expression);                                      \
   if (!UNI_CONCAT(result_, __LINE__).ok()) return UNI_CONCAT(result_, __LINE__).status(); \
   declaration = std::move(*UNI_CONCAT(result_, __LINE__))

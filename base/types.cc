@@ -24,8 +24,8 @@ constexpr std::array<TypeRow, kDataTypes> kTypes = {{
     {"bfloat16", "bf16", 2, true},
     {"bool", "bool", 1, false},
 }};
-constexpr std::array<const char*, kRedOps> kOpNames = {"sum", "prod", "max",  "min",      "avg",
-                                                       "band", "bor", "bxor", "premulsum"};
+constexpr std::array<const char*, kRedOps> kOpNames = {"sum",  "prod", "max",  "min",      "avg",
+                                                       "band", "bor",  "bxor", "premulsum"};
 constexpr std::array<const char*, kCollectives> kCollectiveNames = {
     "all_reduce", "reduce",  "broadcast",  "all_gather", "reduce_scatter",
     "gather",     "scatter", "all_to_all", "barrier"};
@@ -42,10 +42,18 @@ bool parse_name(const Names& names, std::string_view word, Enum* value) {
 
 }  // namespace
 
-size_t type_bytes(DataType type) { return kTypes[static_cast<size_t>(type)].bytes; }
-const char* type_name(DataType type) { return kTypes[static_cast<size_t>(type)].name; }
-bool is_float(DataType type) { return kTypes[static_cast<size_t>(type)].is_float; }
-const char* op_name(RedOp op) { return kOpNames[static_cast<size_t>(op)]; }
+size_t type_bytes(DataType type) {
+  return kTypes[static_cast<size_t>(type)].bytes;
+}
+const char* type_name(DataType type) {
+  return kTypes[static_cast<size_t>(type)].name;
+}
+bool is_float(DataType type) {
+  return kTypes[static_cast<size_t>(type)].is_float;
+}
+const char* op_name(RedOp op) {
+  return kOpNames[static_cast<size_t>(op)];
+}
 const char* collective_name(Collective collective) {
   return kCollectiveNames[static_cast<size_t>(collective)];
 }
@@ -76,7 +84,9 @@ bool parse_type(std::string_view word, DataType* type) {
   return false;
 }
 
-bool parse_op(std::string_view word, RedOp* op) { return parse_name(kOpNames, word, op); }
+bool parse_op(std::string_view word, RedOp* op) {
+  return parse_name(kOpNames, word, op);
+}
 
 bool parse_collective(std::string_view word, Collective* collective) {
   return parse_name(kCollectiveNames, word, collective);

@@ -45,7 +45,8 @@ class Drive {
     env_ = &operations.front()->communicator().env();
   }
 
-  // The only operation has its turn and has been started; `advanced`: and is done but for what is on the way out.
+  // The only operation has its turn and has been started; `advanced`: and is done but for what is
+  // on the way out.
   void set_started(bool advanced) {
     items_.front().started = true;
     items_.front().advanced = advanced;

@@ -1,4 +1,5 @@
-// The transports that this build has: the only place in the library that names concrete ones is registry.cc.
+// The transports that this build has: the only place in the library that names concrete ones is
+// registry.cc.
 #pragma once
 
 #include <memory>
@@ -11,14 +12,16 @@
 
 namespace unisono {
 
-// What transports that bring their own outside world (sim) share between the ranks of one uniCommInitAll.
+// What transports that bring their own outside world (sim) share between the ranks of one
+// uniCommInitAll.
 class World {
  public:
   virtual ~World() = default;
   virtual Env& env() = 0;
   virtual std::unique_ptr<MessageLinks> make_links(int32_t rank) = 0;
-  // The same world as the communicator of `members` (ranks of this one, in the child's order) sees it: ranks are renumbered
-  // in env().enter, make_links and transports. Each member makes its own. Null: this world has no smaller ones.
+  // The same world as the communicator of `members` (ranks of this one, in the child's order) sees
+  // it: ranks are renumbered in env().enter, make_links and transports. Each member makes its own.
+  // Null: this world has no smaller ones.
   virtual std::shared_ptr<World> subworld(std::span<const int32_t> members) {
     (void)members;
     return nullptr;

@@ -1,10 +1,10 @@
 // A small machine that runs plans on data, one random move at a time: what rule 17 compares the
 // verifier with.
 //
-// It shares nothing with the proofs but the channels' wiring: memory is real (in place, buffers are
-// one), a step reads, writes, sends and releases in separate moves, a transport copies messages
-// whenever it likes, or (late) readers read the writer's memory. An element is a pair: a sum, which
-// has one right value, and a hash that no other order of reduction gives.
+// Of the proofs it shares the wiring of channels and the table of buffers only: memory is real (in
+// place, buffers are one), a step reads, writes, sends and releases in separate moves, a transport
+// copies messages whenever it likes, or (late) readers read the writer's memory. An element is a
+// pair: a sum, which has one right value, and a hash that no other order of reduction gives.
 #pragma once
 
 #include <cstdint>

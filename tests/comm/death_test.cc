@@ -237,7 +237,8 @@ TEST_P(Fork, LeavesTheChildClearErrorsAndTheParentAndItsPeersUntouched) {
       EXPECT_EQ(uniStreamSynchronize(stream), uniInvalidUsage);
       EXPECT_EQ(uniEventRecord(event, stream), uniInvalidUsage);
       EXPECT_EQ(uniEventSynchronize(event, -1), uniInvalidUsage);
-      EXPECT_EQ(uniStreamLaunchHostFunc(stream, [](void*, uniResult_t) {}, nullptr),
+      EXPECT_EQ(uniStreamLaunchHostFunc(
+                    stream, [](void*, uniResult_t) {}, nullptr),
                 uniInvalidUsage);
       EXPECT_EQ(uniGroupStart(), uniInvalidUsage);
       // Frees are no errors: what they would free is the parent's.

@@ -51,8 +51,9 @@ std::string called(const Case& c, uint64_t sequence) {
   return std::string("called ") + kind_name(c.kind) + " #" + std::to_string(sequence);
 }
 std::string differing(const Case& c, const Case& other) {
-  static const char* const types[] = {"int8",   "uint8",   "int32",   "uint32",  "int64", "uint64",
-                                      "float16", "float32", "float64", "bfloat16", "bool"};
+  static const char* const types[] = {"int8",    "uint8",    "int32",   "uint32",
+                                      "int64",   "uint64",   "float16", "float32",
+                                      "float64", "bfloat16", "bool"};
   static const char* const ops[] = {"sum", "prod", "max", "min", "avg", "band", "bor", "bxor"};
   if (c.kind != other.kind) return kind_name(c.kind);
   if (c.type != other.type) return types[c.type];
@@ -97,9 +98,8 @@ void check(const std::vector<Seen>& seen, const Difference& d, int odd) {
                  d.good.text() + " against " + d.odd.text());
     EXPECT_TRUE(one.now == uniSuccess || one.now == uniMismatch) << one.now << ": " << one.text;
     EXPECT_EQ(one.next, uniMismatch) << one.text;
-    for (const std::string& part :
-         {called(d.good, 3), called(d.odd, 3), differing(d.good, d.odd), differing(d.odd, d.good),
-          "rank " + std::to_string(odd)}) {
+    for (const std::string& part : {called(d.good, 3), called(d.odd, 3), differing(d.good, d.odd),
+                                    differing(d.odd, d.good), "rank " + std::to_string(odd)}) {
       EXPECT_NE(one.text.find(part), std::string::npos) << "no '" << part << "' in: " << one.text;
     }
   }
@@ -143,11 +143,10 @@ TEST_P(Mismatch, OfSendAndRecvNamesWhatWasSentAndWhatWasExpected) {
     size_t sent, received;
     uniDataType_t sent_type, received_type;
   };
-  for (const Wrong& wrong : {Wrong{10, 11, uniFloat32, uniFloat32},
-                             Wrong{10, 10, uniFloat32, uniInt32},
-                             Wrong{0, 10, uniFloat32, uniFloat32},
-                             Wrong{10, 0, uniFloat32, uniFloat32},
-                             Wrong{200'000, 100'000, uniFloat32, uniFloat64}}) {
+  for (const Wrong& wrong :
+       {Wrong{10, 11, uniFloat32, uniFloat32}, Wrong{10, 10, uniFloat32, uniInt32},
+        Wrong{0, 10, uniFloat32, uniFloat32}, Wrong{10, 0, uniFloat32, uniFloat32},
+        Wrong{200'000, 100'000, uniFloat32, uniFloat64}}) {
     const Ranks world(ranks(), {transport()});
     ASSERT_TRUE(world.ok());
     world.run([&](int rank, uniComm_t comm) {

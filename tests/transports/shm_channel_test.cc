@@ -20,7 +20,7 @@ using unisono::testing::pattern;
 using unisono::testing::send_pattern;
 
 constexpr ChannelKey kKey{1, 0, 1};
-constexpr ChannelShape kShape{4096, 4};
+constexpr ChannelShape kShape{32768, 4};  // beyond the eager slots
 
 // Rank 0 writes, rank 1 reads; both in this thread, linked as the handshake would.
 class ShmChannel : public ::testing::Test {
@@ -52,7 +52,7 @@ class ShmChannel : public ::testing::Test {
   }
   Descriptor& descriptor(uint64_t index) {
     std::byte* block = segment_->base() + offset_ + block_layout(kShape, 1).descriptors;
-    return reinterpret_cast<Descriptor*>(block)[index % kDescriptors];
+    return reinterpret_cast<Descriptor*>(block)[descriptor_index(index)];
   }
   void expect_refused(const char* words) {
     Message message;
@@ -89,10 +89,18 @@ TEST_F(ShmChannel, ALongMessageInADescriptorIsRefused) {
   expect_refused("in a descriptor");
 }
 
+TEST_F(ShmChannel, ALongMessageInAnEagerSlotIsRefused) {
+  open_send();
+  open_recv();
+  ASSERT_EQ(send_pattern(*send_, 0, 2000), SendOutcome::kDone);
+  descriptor(0).bytes = kEagerBytes + 1;
+  expect_refused("in an eager slot");
+}
+
 TEST_F(ShmChannel, AnOffsetBeyondTheArenaIsRefused) {
   open_send();
-  ASSERT_EQ(send_pattern(*send_, 0, 4096), SendOutcome::kDone);
-  for (const uint32_t where : {0x7fffffc0U, 0xffffffc0U, 5U * 4096 - 64}) {
+  ASSERT_EQ(send_pattern(*send_, 0, kShape.slice_bytes), SendOutcome::kDone);
+  for (const uint32_t where : {0x7fffffc0U, 0xffffffc0U, 5 * kShape.slice_bytes - 64}) {
     StickyStatus fresh;
     ShmRecvEnd recv(kKey, kShape, 1, 2, writer_, fresh);
     descriptor(0).where = where;
@@ -105,7 +113,7 @@ TEST_F(ShmChannel, AnOffsetBeyondTheArenaIsRefused) {
 TEST_F(ShmChannel, AnUnknownKindIsRefused) {
   open_send();
   open_recv();
-  ASSERT_EQ(send_pattern(*send_, 0, 100), SendOutcome::kDone);
+  ASSERT_EQ(send_pattern(*send_, 0, 500), SendOutcome::kDone);
   descriptor(0).where = 63;
   expect_refused("unknown kind");
 }
@@ -159,10 +167,10 @@ TEST_F(ShmChannel, AChannelOfAnotherShapeIsRefused) {
 TEST_F(ShmChannel, ReleasesOfMessagesThatWereNeverSentAreRefused) {
   open_send();
   auto& released = reinterpret_cast<ReleasedLine*>(segment_->base() + offset_)->count;
-  while (send_pattern(*send_, 0, 4096) == SendOutcome::kDone) {
+  while (send_pattern(*send_, 0, kShape.slice_bytes) == SendOutcome::kDone) {
   }
   released = send_->accepted() + 1;
-  EXPECT_EQ(send_pattern(*send_, 0, 4096), SendOutcome::kAgain);
+  EXPECT_EQ(send_pattern(*send_, 0, kShape.slice_bytes), SendOutcome::kAgain);
   EXPECT_EQ(status_.get().code(), Code::kRemoteError);
   EXPECT_NE(status_.get().message().find("rank 1"), std::string::npos);
 }
@@ -171,12 +179,12 @@ TEST_F(ShmChannel, SmallMessagesRotateThroughTheWholeArena) {
   open_send();
   open_recv();
   std::vector<const std::byte*> seen;
-  const size_t pieces = block_layout(kShape, 1).arena_bytes / 1024;
+  const size_t pieces = block_layout(kShape, 1).arena_bytes / 8192;
   for (uint64_t i = 0; i < 2 * pieces; ++i) {
-    ASSERT_EQ(send_pattern(*send_, i, 1000), SendOutcome::kDone);
+    ASSERT_EQ(send_pattern(*send_, i, 8150), SendOutcome::kDone);
     Message message;
     ASSERT_TRUE(recv_->lend(&message));
-    ASSERT_TRUE(is_pattern(message, i, 1000));
+    ASSERT_TRUE(is_pattern(message, i, 8150));
     if (i < pieces) {
       ASSERT_EQ(std::count(seen.begin(), seen.end(), message.data), 0) << i;
     } else {
@@ -192,10 +200,10 @@ TEST_F(ShmChannel, ASlotLeftUnsentIsUsedByTheNextSend) {
   open_recv();
   for (uint64_t i = 0; i < 100; ++i) {
     ASSERT_NE(send_->reserve(), nullptr);
-    ASSERT_EQ(send_pattern(*send_, i, 4000), SendOutcome::kDone);
+    ASSERT_EQ(send_pattern(*send_, i, 30000), SendOutcome::kDone);
     Message message;
     ASSERT_TRUE(recv_->lend(&message));
-    ASSERT_TRUE(is_pattern(message, i, 4000));
+    ASSERT_TRUE(is_pattern(message, i, 30000));
     recv_->release();
   }
 }
@@ -209,7 +217,7 @@ TEST_F(ShmChannel, ArmsNewsAreToldOnce) {
   EXPECT_FALSE(recv_->take_news());
   Message message;
   uint64_t sent = 1;
-  while (send_pattern(*send_, sent, 4096) == SendOutcome::kDone) ++sent;
+  while (send_pattern(*send_, sent, kShape.slice_bytes) == SendOutcome::kDone) ++sent;
   EXPECT_TRUE(send_->wants_credit());
   EXPECT_FALSE(send_->take_news());
   ASSERT_TRUE(recv_->lend(&message));

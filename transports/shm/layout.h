@@ -93,8 +93,9 @@ enum : uint32_t {
   kWhereMask = kLineBytes - 1
 };
 
-// Messages of up to this many bytes go to the slot beside their descriptor: all slots together fit into the L2, where the
-// arena, which is to be larger than it, would make each small message fetch its lines from farther away.
+// Messages of up to this many bytes go to the slot beside their descriptor: all slots together fit
+// into the L2, where the arena, which is to be larger than it, would make each small message fetch
+// its lines from farther away.
 inline constexpr uint32_t kEagerBytes = 4096;
 
 struct Reference {
