@@ -111,12 +111,24 @@ Wrapped with_fault(const FaultOptions& options) {
 
 constexpr std::byte kData[256] = {};
 
-TEST(WrapCheck, EachViolationIsNamedAndNothingElseIs) {
-  struct Case {
-    const char* words;
-    std::function<void(Wrapped&)> act;
-  };
-  const std::vector<Case> cases = {
+struct ViolationCase {
+  const char* words;
+  std::function<void(Wrapped&)> act;
+};
+
+void each_is_named(const std::vector<ViolationCase>& cases) {
+  for (const ViolationCase& one : cases) {
+    Wrapped w = with_check();
+    EXPECT_TRUE(w.transport->status().ok());
+    one.act(w);
+    EXPECT_EQ(w.transport->status().code(), Code::kInternalError) << one.words;
+    EXPECT_NE(w.transport->status().message().find(one.words), std::string::npos)
+        << one.words << " / " << w.transport->status().message();
+  }
+}
+
+TEST(WrapCheck, EachViolationOfASendIsNamedAndNothingElseIs) {
+  each_is_named({
       {"release without", [](Wrapped& w) { w.recv->release(); }},
       {"in slices",
        [](Wrapped& w) {
@@ -170,6 +182,11 @@ TEST(WrapCheck, EachViolationIsNamedAndNothingElseIs) {
          w.puppet->slot = slots + 64;
          (void)w.send->reserve();
        }},
+  });
+}
+
+TEST(WrapCheck, EachViolationOfAReceiveOrOfClosingIsNamedAndNothingElseIs) {
+  each_is_named({
       {"while a slot is reserved",
        [](Wrapped& w) {
          alignas(64) static std::byte slots[256];
@@ -225,15 +242,7 @@ TEST(WrapCheck, EachViolationIsNamedAndNothingElseIs) {
          std::byte room[129];
          w.recv->post(room, 129);
        }},
-  };
-  for (const Case& one : cases) {
-    Wrapped w = with_check();
-    EXPECT_TRUE(w.transport->status().ok());
-    one.act(w);
-    EXPECT_EQ(w.transport->status().code(), Code::kInternalError) << one.words;
-    EXPECT_NE(w.transport->status().message().find(one.words), std::string::npos)
-        << one.words << " / " << w.transport->status().message();
-  }
+  });
 }
 
 TEST(WrapCheck, ACorrectExchangeIsNoViolation) {
