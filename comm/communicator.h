@@ -85,7 +85,11 @@ class Communicator {
     Call call;             // the key: pointers are not part of it
   };
   Status prepare(const Call& call, const Prepared** prepared);  // valid until the next prepare
-  uint64_t next_sequence() { return sequence_.fetch_add(1, std::memory_order_relaxed) + 1; }
+  uint64_t next_sequence() {  // one writer: no locked instruction, which would wait for all earlier stores
+    const uint64_t next = sequence_.load(std::memory_order_relaxed) + 1;
+    sequence_.store(next, std::memory_order_relaxed);
+    return next;
+  }
   Recorder& recorder() { return recorder_; }
   // Folds a call into the hash of all calls so far, and gives the hash before it. Fingerprints
   // carry it, so that also a difference that no message of its own call shows is met by the next.

@@ -187,6 +187,7 @@ TEST_P(Leaving, AfterASendLeavesTheMessageToBeReceived) {
   const uniComm_t leaving = world.take(leaver());
   world.run([&](int rank, uniComm_t comm) {
     std::vector<char> data(400'000);
+    UNI_OK(uniBarrier(rank == leaver() ? leaving : comm, nullptr));
     if (rank == leaver()) {
       UNI_OK(uniSend(data.data(), data.size(), uniInt8, receiver, leaving, nullptr));
       UNI_OK(uniCommDestroy(leaving));
