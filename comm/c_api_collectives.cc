@@ -29,6 +29,10 @@ Status issue_pair(const Transfer& transfer, uniDataType_t type, int checked_peer
   TRY(check_comm(comm));
   TRY(check_transfer(*comm->communicator, transfer.data, transfer.count, type, checked_peer,
                      buffer));
+  if (transfer.peer == comm->communicator->rank() && !group_open()) {
+    // Alone it would wait for its other half for ever.
+    return error(Code::kInvalidArgument, "peer: is this rank itself, which only a group can do");
+  }
   Transfer checked = transfer;
   checked.type = static_cast<DataType>(type);
   return issue_transfer(*comm->communicator, checked,

@@ -373,6 +373,9 @@ uniResult_t uniCommRegister(uniComm_t comm, void* pointer, size_t bytes, void** 
   Status status = unisono::check_comm(comm);
   if (status.ok()) status = unisono::need(pointer, "pointer");
   if (status.ok()) status = unisono::need(handle, "handle");
+  if (status.ok() && (bytes == 0 || bytes > UINTPTR_MAX - reinterpret_cast<uintptr_t>(pointer))) {
+    status = error(Code::kInvalidArgument, "bytes: {} bytes at {} are no range", bytes, pointer);
+  }
   if (status.ok()) status = comm->communicator->register_memory(pointer, bytes, handle);
   return unisono::report(status);
 }

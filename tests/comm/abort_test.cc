@@ -19,7 +19,8 @@ class Abort : public ::testing::TestWithParam<std::string> {
   }
   // Until the other ranks are in their collective number `sequence`.
   static void wait_until_issued(const Ranks& world, int but, uint64_t sequence) {
-    SimWorld* sim = GetParam() == "sim" ? SimWorld::from(*world[0]->communicator->world()) : nullptr;
+    SimWorld* sim =
+        GetParam() == "sim" ? SimWorld::from(*world[0]->communicator->world()) : nullptr;
     for (int rank = 0; rank < kRanks; rank++) {
       while (rank != but && world[rank]->communicator->sequence() < sequence) {
         if (sim != nullptr) {
@@ -180,7 +181,7 @@ TEST_P(Abort, LeavesAnotherCommunicatorWorking) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Abort, ::testing::Values("shm", "tcp", "sim"),
-                         [](const auto& info) { return std::string(info.param); });
+                         [](const auto& one) { return std::string(one.param); });
 
 TEST(AbortOfOneRank, FailsItsLaterCalls) {
   const Ranks world(1, {});

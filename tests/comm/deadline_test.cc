@@ -35,15 +35,14 @@ TEST_P(Deadline, OfACollectiveNamesOperationStepPeerAndWhoHadArrived) {
       if (rank == missing) return;
       EXPECT_EQ(sum(comm, rank, ranks(), count), uniTimeout);
       const std::string text = uniGetLastError(nullptr);
-      expect_parts(text, {"all_reduce #2", "count " + std::to_string(count), "step ",
-                          "waiting for rank ", "timed out after " + std::to_string(timeout_ms()),
-                          "known to wait in it: "});
+      expect_parts(text,
+                   {"all_reduce #2", "count " + std::to_string(count), "step ", "waiting for rank ",
+                    "timed out after " + std::to_string(timeout_ms()), "known to wait in it: "});
       // One of them ran into its deadline first and told the others; it lists these.
       const std::string list = text.substr(text.find("known to wait in it: ") + 21);
       EXPECT_EQ(list.find(std::to_string(missing)), std::string::npos) << text;
-      if (ranks() == 2) EXPECT_EQ(list, "none");
-      if (ranks() == 3) EXPECT_TRUE(list == "0" || list == "1") << text;
-      if (ranks() == 5) EXPECT_EQ(list.size(), std::string("0, 1, 2").size()) << text;
+      const std::string like = ranks() == 2 ? "none" : ranks() == 3 ? "0" : "0, 1, 2";
+      EXPECT_EQ(list.size(), like.size()) << text;
     });
     // Who comes late learns it at once, and so does everybody from then on.
     world.run([&](int rank, uniComm_t comm) {

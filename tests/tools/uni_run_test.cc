@@ -129,9 +129,7 @@ TEST_F(UniRun, ChosenMasterPortCanBeListenedOn) {
 }
 
 TEST_F(UniRun, RanksArePinnedToOneAllowedCoreEachUnlessBindIsNone) {
-  const std::string script =
-      "while read name rest; do [ $name = Cpus_allowed_list: ] && echo $rest; done "
-      "< /proc/self/status";
+  const std::string script = "sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' /proc/self/status";
   cpu_set_t allowed;
   ASSERT_EQ(0, sched_getaffinity(0, sizeof(allowed), &allowed));
   const int cores = CPU_COUNT(&allowed), ranks = cores + 1;

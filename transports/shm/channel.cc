@@ -57,6 +57,9 @@ inline void take_line([[maybe_unused]] const void* line) {
 #endif
 }
 
+constexpr uint32_t kTakenBytes =
+    1024;  // of an eager slot, taken ahead: as many lines as fly at once
+
 }  // namespace
 
 void ring(std::atomic<uint32_t>& sleeping, int bell) {
@@ -103,7 +106,7 @@ SendOutcome ShmSendEnd::send(const MessageHeader& header, const void* data) {
   }
   if (header.bytes <= kEagerBytes) {
     if (!has_descriptor()) return refuse();
-    std::memcpy(eager_ + descriptor_index(sent_) * kEagerBytes, data, header.bytes);
+    std::memcpy(eager_ + descriptor_index(sent_) * kEagerStride, data, header.bytes);
     publish(header, kEager);
     return SendOutcome::kDone;
   }
@@ -218,11 +221,21 @@ void ShmSendEnd::publish(const MessageHeader& header, uint32_t where) {
   slot.sequence.store(sent_, kPublish);
   starved_ = false;
   wake_readers();
-  // The one after the next: the reader may be polling the next already.
-  const Descriptor& later = ring_[descriptor_index(sent_ + 1)];
-  take_line(&later);
-  if (header.bytes > kFirstLineBytes)
-    take_line(reinterpret_cast<const std::byte*>(&later) + kLineBytes);
+  take_ahead(header.bytes);
+}
+
+// Takes the lines of the message after the next, supposing that it is as long as this one: the
+// reader may be polling the next already.
+inline void ShmSendEnd::take_ahead(uint32_t bytes) {
+  const uint64_t index = descriptor_index(sent_ + 1);
+  const auto* later = reinterpret_cast<const std::byte*>(&ring_[index]);
+  take_line(later);
+  if (bytes <= kFirstLineBytes) return;
+  if (bytes <= kInlineBytes) return take_line(later + kLineBytes);
+  if (bytes > kEagerBytes) return;
+  const std::byte* slot = eager_ + index * kEagerStride;
+  const uint32_t most = std::min(bytes, kTakenBytes);
+  for (uint32_t at = 0; at < most; at += kLineBytes) take_line(slot + at);
 }
 
 void ShmSendEnd::wake_readers() {
@@ -312,7 +325,7 @@ bool ShmRecvEnd::lend_far(const Descriptor& descriptor, uint32_t where, Message*
   }
   if (where == kEager) {
     if (bytes > kEagerBytes) return fail("a long message in an eager slot");
-    message->data = eager_ + descriptor_index(next_) * kEagerBytes;
+    message->data = eager_ + descriptor_index(next_) * kEagerStride;
     return true;
   }
   if (where != kByReference) return fail("a message of unknown kind");

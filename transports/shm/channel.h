@@ -80,6 +80,7 @@ class ShmSendEnd final : public SendEnd {
   bool place(uint32_t bytes, uint64_t* offset);
   bool refresh() const;
   void publish(const MessageHeader& header, uint32_t where);
+  void take_ahead(uint32_t bytes);
   void wake_readers();
   void resolve_readers();
   void cancel_reservation();

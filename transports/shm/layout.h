@@ -97,6 +97,9 @@ enum : uint32_t {
 // into the L2, where the arena, which is to be larger than it, would make each small message fetch
 // its lines from farther away.
 inline constexpr uint32_t kEagerBytes = 4096;
+// Not a multiple of a page: slots, and the buffers that they are copied from, must not all fall
+// into the same cache sets.
+inline constexpr uint32_t kEagerStride = kEagerBytes + kLineBytes;
 
 struct Reference {
   uint64_t registration;
@@ -149,7 +152,7 @@ inline constexpr BlockLayout block_layout(const ChannelShape& shape, uint32_t re
   layout.slice_stride = static_cast<uint32_t>(round_up(shape.slice_bytes, kLineBytes));
   layout.descriptors = round_up(uint64_t{readers} * sizeof(ReleasedLine), kPageBytes);
   layout.eager = round_up(layout.descriptors + kDescriptors * sizeof(Descriptor), kPageBytes);
-  layout.arena = layout.eager + uint64_t{kDescriptors} * kEagerBytes;
+  layout.arena = layout.eager + round_up(uint64_t{kDescriptors} * kEagerStride, kPageBytes);
   // One slice more than the slots: a piece is contiguous, so up to a slice is skipped where the
   // ring ends.
   layout.arena_bytes = (uint64_t{shape.slots} + 1) * layout.slice_stride;

@@ -31,7 +31,8 @@ TransportCaps shm_caps() {
   caps.same_memory = true;
   caps.slice_bytes = 256U << 10;
   caps.slots = 4;
-  caps.latency_us = 0.1;
+  // Of a meeting of two calls, not of the flag alone: up to 8 KiB one meeting beats two.
+  caps.latency_us = 1.2;
   caps.gigabytes_per_s = 20;
   return caps;
 }
