@@ -34,7 +34,7 @@ struct Budget {
   int yield_turns;
 };
 constexpr Budget kOwnCore{2000, 400};
-constexpr Budget kSharedCore{40, 600};
+constexpr Budget kSharedCore{4, 600};
 
 std::atomic<bool> ranks_share_cores{false};
 
