@@ -85,7 +85,8 @@ class Communicator {
     Call call;             // the key: pointers are not part of it
   };
   Status prepare(const Call& call, const Prepared** prepared);  // valid until the next prepare
-  uint64_t next_sequence() {  // one writer: no locked instruction, which would wait for all earlier stores
+  uint64_t
+  next_sequence() {  // one writer: no locked instruction, which would wait for all earlier stores
     const uint64_t next = sequence_.load(std::memory_order_relaxed) + 1;
     sequence_.store(next, std::memory_order_relaxed);
     return next;

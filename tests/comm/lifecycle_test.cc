@@ -106,11 +106,12 @@ TEST(LifecycleOfStreams, LeavesNothingBehind) {
 TEST(LifecycleOfOneRank, TakesUnderAMegabyte) {
   constexpr size_t kLive = 100;
   for (const std::string transport : {"shm", "tcp", "shm,tcp"}) {
+    const struct Setup setup{transport};
     cycle(1, transport);
     const Usage before = usage();
     std::vector<std::unique_ptr<Ranks>> live;
     for (size_t i = 0; i < kLive; i++) {
-      live.push_back(std::make_unique<Ranks>(1, Setup{transport}));
+      live.push_back(std::make_unique<Ranks>(1, setup));
       float in = 1, out = 0;
       UNI_OK(uniAllReduce(&in, &out, 1, uniFloat32, uniSum, (*live.back())[0], nullptr));
       uniCommInfo_t info{};
