@@ -12,7 +12,11 @@ namespace {
 
 // Waited this long: tell control; then again at this interval. Sooner where the deadline is near.
 constexpr int64_t kStallNs = 1'000'000'000;
-constexpr int kTurnsBetweenClockReads = 64;
+constexpr int kTurnsBetweenClockReads = 16;
+constexpr int kTurnsBetweenLooks = 64;
+// Turns that yield take as long as others like: on a busy machine few fit into this time without
+// anything moving, after which it is better to sleep than to be late for a deadline.
+constexpr int64_t kPatienceNs = 5'000'000;
 
 std::string where(const Operation& operation, const StallReport& stall) {
   const Communicator& comm = operation.communicator();
@@ -64,8 +68,9 @@ class Drive {
         continue;
       }
       idle++;
-      if (idle % kTurnsBetweenClockReads == 0) (void)read_clock();
-      if (!env_->relax(idle)) sleep();
+      bool patient = true;
+      if (idle % kTurnsBetweenClockReads == 0) patient = glance(idle);
+      if (!patient || !env_->relax(idle)) sleep();
     }
     return first_error_;
   }
@@ -145,10 +150,18 @@ class Drive {
     if (comm.control() != nullptr) comm.control()->publish_stall(report);
   }
 
-  // False: look once more before sleeping.
-  bool read_clock() {
+  // Reads the clock cheaply and does what is due. False: nothing has moved for too long.
+  bool glance(int idle) {
     const int64_t now = env_->now_ns();
+    if (idle == kTurnsBetweenClockReads) idle_since_ns_ = now;
+    if (now >= next_due_ns_ || idle % kTurnsBetweenLooks == 0) (void)look(now);
+    return now - idle_since_ns_ < kPatienceNs;
+  }
+
+  // Keeps deadlines, tells of stalls, notices who has left. False: look once more before sleeping.
+  bool look(int64_t now) {
     bool settled = true;
+    next_due_ns_ = kNeverNs;
     for (Item& item : items_) {
       if (item.done || !item.started) continue;
       Communicator& comm = item.operation->communicator();
@@ -176,6 +189,7 @@ class Drive {
         item.next_stall_ns = now + kStallNs;
         publish(item, false, -1);
       }
+      next_due_ns_ = std::min({next_due_ns_, item.deadline_ns, item.next_stall_ns});
     }
     return settled;
   }
@@ -191,7 +205,7 @@ class Drive {
   }
 
   void sleep() {
-    if (!read_clock()) return;
+    if (!look(env_->now_ns())) return;
     std::vector<Waiter*> waiters;
     int64_t until = kNeverNs;
     bool ready = false;
@@ -225,6 +239,8 @@ class Drive {
   std::vector<Item> items_;
   size_t finished_ = 0;
   Status first_error_;
+  int64_t idle_since_ns_ = 0;
+  int64_t next_due_ns_ = 0;  // the next deadline or stall; 0: look at the next occasion
   std::unique_ptr<Waiter> turn_waiter_;  // for operations whose turn has not come
 };
 
@@ -260,8 +276,9 @@ Status drive(std::span<Operation* const> operations) {
 }
 
 Status drive_one(Operation& operation) {
-  constexpr int kSpinTurns = 256;
   Communicator& comm = operation.communicator();
+  // Without a look at the clock or at failures: so only while turns are short.
+  const int spin_turns = comm.agreement().oversubscribed ? 8 : 256;
   Operation* const list[] = {&operation};
   if (!comm.has_turn(operation.ticket) || comm.failed()) return Drive(list).run();
   if (Status status = operation.start(); !status.ok()) {
@@ -272,7 +289,7 @@ Status drive_one(Operation& operation) {
   // Where peers are a load away, polling transports that carry nothing would only delay the load.
   const int poll_mask = comm.agreement().same_memory ? 15 : 0;
   bool advanced = false;
-  for (int idle = 0; idle < kSpinTurns;) {
+  for (int idle = 0; idle < spin_turns;) {
     const Advance advance = operation.advance();
     if (advance == Advance::kDone) {
       advanced = !comm.agreement().same_memory && !comm.flushed();

@@ -324,7 +324,7 @@ TEST(ArgumentsOfInit, AreCheckedBeforeAnyMeeting) {
       BAD("config.reproducible", all([](uniConfig_t& c) { c.reproducible = 2; })),
       BAD("config.device", all([](uniConfig_t& c) { c.device = "abacus"; })),
   });
-  EXPECT_EQ(comm, s);
+  EXPECT_EQ(comm, nullptr);
 }
 
 TEST(ArgumentsOfUse, AfterFinalizeOnlyDestroyIsLeft) {
