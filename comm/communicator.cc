@@ -98,18 +98,23 @@ bool Communicator::peer_left(int32_t peer) const {
   return transport != nullptr && transport->peer_left(peer);
 }
 
-int32_t Communicator::gone_for(const StallReport& stall) const {
-  if (stall.call.sequence != 0 && control_) {
-    if (const int32_t rank = control_->left_before(stall.call.sequence); rank >= 0) return rank;
+Communicator::Gone Communicator::gone_for(const StallReport& stall) const {
+  if (!control_) return {};
+  if (stall.call.sequence != 0) {
+    if (const int32_t rank = control_->left_before(stall.call.sequence); rank >= 0)
+      return {rank, true};
   }
-  if (stall.peer >= 0) return peer_left(stall.peer) ? stall.peer : -1;
-  if (stall.call.sequence != 0) return -1;
+  if (stall.peer >= 0) {
+    if (!peer_left(stall.peer)) return {};
+    return {stall.peer, control_->has_left(stall.peer)};
+  }
+  if (stall.call.sequence != 0) return {};
   // Waits for anybody: in vain only when nobody is left.
-  int32_t gone = -1;
+  Gone gone;
   for (int32_t peer = 0; peer < ranks(); peer++) {
     if (peer == rank_) continue;
-    if (!peer_left(peer)) return -1;
-    gone = peer;
+    if (!peer_left(peer)) return {};
+    gone = {peer, control_->has_left(peer)};
   }
   return gone;
 }

@@ -74,8 +74,12 @@ class Communicator {
   bool flushed() const;  // Transport::flushed of all
   void disarm();
   bool peer_left(int32_t peer) const;
-  // The rank whose leaving in order keeps an operation that waits like this from completing; -1.
-  int32_t gone_for(const StallReport& stall) const;
+  // Whose leaving keeps an operation that waits like this from completing.
+  struct Gone {
+    int32_t rank = -1;  // -1: nobody's
+    bool told = false;  // it said so; else its links have ended, perhaps after a failure of its own
+  };
+  Gone gone_for(const StallReport& stall) const;
   struct Prepared {
     const BoundPlan* bound = nullptr;
     uint64_t hash = 0;

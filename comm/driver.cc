@@ -12,6 +12,8 @@ namespace {
 
 // Waited this long: tell control; then again at this interval. Sooner where the deadline is near.
 constexpr int64_t kStallNs = 1'000'000'000;
+// Whose links end without a word has failed or was aborted: control is about to say how.
+constexpr int64_t kGraceNs = 500'000'000;
 constexpr int kTurnsBetweenClockReads = 16;
 constexpr int kTurnsBetweenLooks = 64;
 // Turns that yield take as long as others like: on a busy machine few fit into this time without
@@ -39,6 +41,7 @@ struct Item {
   int64_t deadline_ns = 0;       // 0: not yet known; set at the first clock reading
   int64_t next_stall_ns = 0;
   int32_t gone = -1;  // a peer seen to have left: perhaps not before sending all that is needed
+  int64_t gone_until_ns = 0;  // what it has to say why
 };
 
 class Drive {
@@ -175,14 +178,8 @@ class Drive {
         item.next_stall_ns = now + std::min(kStallNs, (item.deadline_ns - now) / 2);
       }
       const StallReport stall = item.operation->stall();
-      if (const int32_t gone = comm.gone_for(stall); gone >= 0) {
-        // What it sent before it left is there by now: only a second look in vain is final.
-        if (item.gone == gone) {
-          comm.fail(error(Code::kRemoteError, "{}: {} has left the communicator",
-                          where(*item.operation, stall), comm.peer_name(gone)));
-        }
-        item.gone = gone;
-        settled = false;
+      if (const Communicator::Gone gone = comm.gone_for(stall); gone.rank >= 0) {
+        settled = miss(item, gone, stall, now) && settled;
       } else if (now >= item.deadline_ns) {
         expire(comm, item, stall);
       } else if (now >= item.next_stall_ns) {
@@ -192,6 +189,21 @@ class Drive {
       next_due_ns_ = std::min({next_due_ns_, item.deadline_ns, item.next_stall_ns});
     }
     return settled;
+  }
+
+  // False: look once more before sleeping.
+  bool miss(Item& item, const Communicator::Gone& gone, const StallReport& stall, int64_t now) {
+    // What it sent before it left is there by now: only a second look in vain is final.
+    if (item.gone != gone.rank) {
+      item.gone = gone.rank;
+      item.gone_until_ns = now + kGraceNs;
+    } else if (gone.told || now >= item.gone_until_ns) {
+      Communicator& comm = item.operation->communicator();
+      comm.fail(error(Code::kRemoteError, "{}: {} has left the communicator",
+                      where(*item.operation, stall), comm.peer_name(gone.rank)));
+    }
+    item.next_stall_ns = std::min(item.next_stall_ns, item.gone_until_ns);
+    return !gone.told;
   }
 
   void expire(Communicator& comm, const Item& item, const StallReport& stall) {
@@ -240,7 +252,7 @@ class Drive {
   size_t finished_ = 0;
   Status first_error_;
   int64_t idle_since_ns_ = 0;
-  int64_t next_due_ns_ = 0;  // the next deadline or stall; 0: look at the next occasion
+  int64_t next_due_ns_ = 0;              // the next deadline or stall; 0: look at the next occasion
   std::unique_ptr<Waiter> turn_waiter_;  // for operations whose turn has not come
 };
 

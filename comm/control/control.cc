@@ -48,6 +48,7 @@ class TreeControl final : public Control {
   void publish_stall(const StallReport& report) override;
   std::vector<int32_t> arrived(uint64_t sequence) const override;
   int32_t left_before(uint64_t sequence) const override;
+  bool has_left(int32_t rank) const override;
   void post(int32_t to, const std::string& key, std::string payload) override;
   Result<std::string> await(int32_t from, const std::string& key, int64_t deadline_ns) override;
   void close() override;
@@ -296,6 +297,11 @@ int32_t TreeControl::left_before(uint64_t sequence) const {
     if (last < sequence) return rank;
   }
   return -1;
+}
+
+bool TreeControl::has_left(int32_t rank) const {
+  const std::lock_guard lock(mutex_);
+  return left_.count(rank) != 0;
 }
 
 void TreeControl::note_arrived(uint64_t sequence, int32_t rank) {

@@ -85,6 +85,7 @@ class Control {
   // A rank that has left in order without issuing collective number `sequence`, so that it cannot
   // complete; -1: none known.
   virtual int32_t left_before(uint64_t sequence) const = 0;
+  virtual bool has_left(int32_t rank) const = 0;  // in order, and without a failure before
 
   // Mailbox, routed through the tree. Keys are exact strings; one message a (from, key) at a time
   // is delivered once.

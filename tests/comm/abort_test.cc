@@ -151,6 +151,10 @@ TEST_P(Abort, EndsAGroupThatOneThreadDrivesForSeveralRanks) {
   const Ranks world(kRanks, {GetParam()});
   ASSERT_TRUE(world.ok());
   std::thread driver([&] {
+    UNI_OK(uniGroupStart());
+    UNI_OK(uniBarrier(world[0], nullptr));
+    UNI_OK(uniBarrier(world[1], nullptr));
+    UNI_OK(uniGroupEnd());
     CaseRun zero = buffers(0), one = buffers(1);
     UNI_OK(uniGroupStart());
     UNI_OK(sum(world[0], nullptr, &zero));
@@ -158,13 +162,8 @@ TEST_P(Abort, EndsAGroupThatOneThreadDrivesForSeveralRanks) {
     EXPECT_EQ(uniGroupEnd(), uniAborted) << uniGetLastError(nullptr);
   });
   std::thread other([&] {
-    if (GetParam() == "sim") {
-      SimWorld* sim = SimWorld::from(*world[0]->communicator->world());
-      sim->mark_absent(2);
-    }
-    while (world[0]->communicator->sequence() < 1 || world[1]->communicator->sequence() < 1) {
-      std::this_thread::yield();
-    }
+    UNI_OK(uniBarrier(world[2], nullptr));
+    wait_until_issued(world, 2, 2);
     UNI_OK(uniCommAbort(world[2]));
   });
   driver.join();

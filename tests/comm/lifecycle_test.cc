@@ -106,7 +106,7 @@ TEST(LifecycleOfStreams, LeavesNothingBehind) {
 TEST(LifecycleOfOneRank, TakesUnderAMegabyte) {
   constexpr size_t kLive = 100;
   for (const std::string transport : {"shm", "tcp", "shm,tcp"}) {
-    const struct Setup setup{transport};
+    const WorldSetup setup{transport};
     cycle(1, transport);
     const Usage before = usage();
     std::vector<std::unique_ptr<Ranks>> live;
