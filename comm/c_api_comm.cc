@@ -95,11 +95,11 @@ Status init_store(uniComm_t* comm, const uniStore_t* store, const char* prefix, 
                   const uniConfig_t* config) {
   TRY(need(comm, "comm"));
   *comm = nullptr;
+  TRY(check_ranks(ranks, rank));
   TRY(need(store, "store"));
   if (store->set == nullptr || store->get == nullptr) {
     return error(Code::kInvalidArgument, "store: set and get are needed");
   }
-  TRY(check_ranks(ranks, rank));
   TRY_ASSIGN(const Settings settings, make_settings(config));
   StoreCalls calls;
   calls.set = [store](const std::string& key, const std::string& value) -> Status {
