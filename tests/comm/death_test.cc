@@ -25,7 +25,9 @@ void expect_remote_error(uniComm_t comm, uniResult_t result, int victim) {
   UNI_OK(uniCommGetAsyncError(comm, &error));
   EXPECT_EQ(error, uniRemoteError);
   char byte = 0;
-  EXPECT_EQ(uniSend(&byte, 1, uniInt8, (victim + 1) % 2, comm, nullptr), uniRemoteError);
+  int rank = 0;
+  UNI_OK(uniCommUserRank(comm, &rank));
+  EXPECT_EQ(uniSend(&byte, 1, uniInt8, rank == 0 ? 1 : 0, comm, nullptr), uniRemoteError);
 }
 
 class Death : public ::testing::TestWithParam<std::tuple<std::string, int>> {
