@@ -1,5 +1,6 @@
 #include "comm/communicator_builder.h"
 
+#include <sched.h>
 #include <sys/utsname.h>
 
 #include <map>
@@ -23,6 +24,30 @@ constexpr size_t kMaxTransports = 16;
 std::string host_label() {
   utsname names{};
   return uname(&names) == 0 ? names.nodename : "unknown-host";
+}
+
+// The cores that this process may run on, a bit each. A pinned rank has one; what counts is how
+// many all ranks of a host have together.
+std::string core_mask() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return {};
+  return std::string(reinterpret_cast<const char*>(&set), sizeof set);
+}
+
+uint32_t count_bits(const std::string& mask) {
+  uint32_t bits = 0;
+  for (const char c : mask) {
+    bits += static_cast<uint32_t>(__builtin_popcount(static_cast<unsigned char>(c)));
+  }
+  return bits;
+}
+
+void add_bits(std::string* mask, const std::string& more) {
+  mask->resize(std::max(mask->size(), more.size()));
+  for (size_t i = 0; i < more.size(); i++) {
+    (*mask)[i] = static_cast<char>((*mask)[i] | more[i]);
+  }
 }
 
 }  // namespace
@@ -91,6 +116,7 @@ std::string CommunicatorBuilder::payload() const {
   out.put_string(c.endpoint_ ? c.endpoint_->address() : "");
   out.put_string(c.settings_.algorithm);
   out.put(static_cast<uint32_t>(usable_cores()));
+  out.put_string(core_mask());
   out.put(static_cast<uint8_t>(c.settings_.reproducible));
   out.put(c.settings_.slice_bytes);
   out.put(static_cast<uint32_t>(c.transports_.size() - 1));
@@ -117,6 +143,7 @@ Result<CommunicatorBuilder::RankEntry> CommunicatorBuilder::parse_entry(const st
   in.get_string(&entry.endpoint_address, net::kMaxAddressBytes);
   in.get_string(&entry.algorithm, 64);
   in.get(&entry.cores);
+  in.get_string(&entry.core_mask, sizeof(cpu_set_t));
   in.get(&entry.reproducible);
   in.get(&entry.slice_bytes);
   if (!in.get(&transports) || transports > kMaxTransports) return bad;
@@ -151,14 +178,24 @@ Status CommunicatorBuilder::check_agreement(const std::vector<RankEntry>& entrie
 void CommunicatorBuilder::count_hosts(const std::vector<RankEntry>& entries) {
   // By name is good enough here: it decides how soon to yield and which costs are assumed, not who
   // shares memory.
-  std::map<std::string, uint32_t> ranks_on;
-  for (const RankEntry& entry : entries) ranks_on[entry.host]++;
+  struct Host {
+    uint32_t ranks = 0, quota = UINT32_MAX;
+    std::string cores;
+    bool oversubscribed() const { return ranks > std::min(count_bits(cores), quota); }
+  };
+  std::map<std::string, Host> hosts;
   for (const RankEntry& entry : entries) {
-    oversubscribed_ = oversubscribed_ || ranks_on[entry.host] > entry.cores;
+    Host& host = hosts[entry.host];
+    host.ranks++;
+    add_bits(&host.cores, entry.core_mask);
+    // Fewer than its affinity allows: a quota, which all share.
+    if (entry.cores < count_bits(entry.core_mask)) host.quota = std::min(host.quota, entry.cores);
     comm_->hosts_.push_back(entry.host);
   }
-  const auto here = static_cast<int>(ranks_on[entries[static_cast<size_t>(comm_->rank_)].host]);
-  if (!comm_->world_) set_local_ranks(here);
+  for (const auto& [name, host] : hosts) oversubscribed_ = oversubscribed_ || host.oversubscribed();
+  const Host& here = hosts[entries[static_cast<size_t>(comm_->rank_)].host];
+  // Pinned ranks that have a core each are as good as one rank that has one.
+  if (!comm_->world_) set_local_ranks(here.oversubscribed() ? static_cast<int>(here.ranks) : 1);
 }
 
 Status CommunicatorBuilder::connect_transports(const std::vector<RankEntry>& entries) {

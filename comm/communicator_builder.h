@@ -41,7 +41,7 @@ class CommunicatorBuilder {
 
  private:
   struct RankEntry {
-    std::string host, endpoint_address, algorithm;
+    std::string host, endpoint_address, algorithm, core_mask;
     uint32_t cores = 1;
     uint8_t reproducible = 0;
     int64_t slice_bytes = 0;

@@ -2,6 +2,7 @@
 // 1024; else over a sample that a minute is enough for.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <string>
 
@@ -79,6 +80,21 @@ void for_each_request(const Algorithm& algorithm, int32_t ranks, Visit visit) {
   }
 }
 
+// What has been proved for one of them holds for the other.
+bool same(const Plans& one, const Plans& other) {
+  const auto same_steps = [](const Lane& a, const Lane& b) { return a.steps == b.steps; };
+  for (size_t r = 0; r < one.size(); ++r) {
+    const Plan &a = one[r], &b = other[r];
+    const bool alike =
+        a.blocks == b.blocks && a.channels == b.channels && a.order == b.order &&
+        a.scratch_blocks == b.scratch_blocks && a.message_blocks == b.message_blocks &&
+        a.late == b.late && a.reproducible == b.reproducible &&
+        std::equal(a.lanes.begin(), a.lanes.end(), b.lanes.begin(), b.lanes.end(), same_steps);
+    if (!alike) return false;
+  }
+  return true;
+}
+
 class VerifyAlgorithms : public testing::TestWithParam<const char*> {};
 
 TEST_P(VerifyAlgorithms, AreProved) {
@@ -92,9 +108,21 @@ TEST_P(VerifyAlgorithms, AreProved) {
       }
       VerifyOptions options;
       options.multicast = request.multicast;
-      const Status status = verify_plans(built(algorithm, request), options);
-      EXPECT_TRUE(status.ok()) << status.message();
+      const Plans plans = built(algorithm, request);
       ++proved;
+      if (!request.multicast) {
+        PlanRequest before = request;
+        before.multicast = true;
+        // Proved a moment ago; it remains that no channel has several readers.
+        const auto shared = [](const ChannelId& id) { return id.reader == kAllButWriter; };
+        const auto uses_shared = [&](const Plan& plan) {
+          return std::any_of(plan.channels.begin(), plan.channels.end(), shared);
+        };
+        const bool none = std::none_of(plans.begin(), plans.end(), uses_shared);
+        if (none && same(plans, built(algorithm, before))) return;
+      }
+      const Status status = verify_plans(plans, options);
+      EXPECT_TRUE(status.ok()) << status.message();
     });
   }
   EXPECT_GT(proved, 9);
