@@ -102,6 +102,66 @@ TEST(ControlTest, ASuspicionThatNobodyExplainsFailsByItself) {
   }
 }
 
+// Calls 6 and 7 are the same on all ranks, but rank 2's history is not: call 5 was another one.
+TEST(ControlTest, ADifferenceMetLateIsTracedToTheCallThatMadeIt) {
+  ControlTree tree(4);
+  for (int32_t rank = 0; rank < 4; ++rank) {
+    const uint64_t odd = rank == 2 ? 1000 : 0;
+    for (const uint64_t sequence : {5, 6, 7}) {
+      CallRecord one = call(sequence, sequence + odd, sequence == 5 && odd != 0 ? 64 : 100);
+      one.before = sequence == 5 ? 4 : sequence - 1 + odd;
+      tree[rank].record(one);
+    }
+  }
+  CallRecord met = call(7, 7, 100);
+  met.before = 6;
+  tree[1].control->publish_stall({met, 0, 0, 2, true});
+  for (int32_t rank = 0; rank < 4; ++rank) {
+    ASSERT_TRUE(tree[rank].wait_failed()) << rank;
+    const Status status = tree[rank].control->error();
+    EXPECT_EQ(status.code(), Code::kMismatch);
+    EXPECT_TRUE(contains(status.message(),
+                         "rank 2 (h2) called all_reduce #5 (float32, sum, "
+                         "count 64, ring)"))
+        << status.message();
+    EXPECT_TRUE(contains(status.message(), "called all_reduce #5 (float32, sum, count 100, ring)"))
+        << status.message();
+  }
+}
+
+// Rank 1 still is in its own call 5 when the others ask about 6, which it has not issued.
+TEST(ControlTest, ARankThatIsBehindIsComparedAtItsLatestCall) {
+  ControlTree tree(3);
+  for (const int32_t rank : {0, 2}) {
+    tree[rank].record(call(5, 50, 100));
+    tree[rank].record(call(6, 60, 100));
+  }
+  tree[1].record(call(5, 51, 64));
+  tree[2].control->publish_stall({call(6, 60, 100), 0, 0, 1, true});
+  for (int32_t rank = 0; rank < 3; ++rank) {
+    ASSERT_TRUE(tree[rank].wait_failed()) << rank;
+    const Status status = tree[rank].control->error();
+    EXPECT_TRUE(contains(status.message(), "rank 1 (h1) called all_reduce #5")) << status.message();
+  }
+}
+
+TEST(ControlTest, EveryRankLearnsWhoLeftAndAfterWhat) {
+  ControlTree tree(12);
+  tree[10].record(call(3, 1, 8));
+  tree[10].control->close();
+  for (int32_t rank = 0; rank < 12; ++rank) {
+    if (rank == 10) continue;
+    const Control& control = *tree[rank].control;
+    EXPECT_TRUE(tree[rank].wait_until([&] { return control.has_left(10); })) << rank;
+    EXPECT_EQ(control.left_before(3), -1);
+    EXPECT_EQ(control.left_before(4), 10);
+    EXPECT_FALSE(control.has_left(9));
+    EXPECT_FALSE(control.failed());
+  }
+  const auto mail = tree[1].control->await(10, "key", in_seconds(60));
+  EXPECT_EQ(mail.status().code(), Code::kRemoteError);
+}
+
 TEST(ControlTest, EveryRankLearnsWhoHasArrived) {
   ControlTree tree(20);
   for (const int32_t rank : {0, 4, 11, 19}) {
@@ -190,7 +250,8 @@ std::vector<std::string> samples(std::mt19937_64& random) {
   for (auto& side : compare.sides) side.call.sequence = 9;
   return {control::encode(control::ErrorMessage{3, Code::kTimeout, "text"}),
           control::encode(control::StallMessage{4, {random_call(random), 1, 2, 3, true}}),
-          control::encode(compare), control::encode(control::MailMessage{1, 2, "key", "payload"})};
+          control::encode(compare), control::encode(control::MailMessage{1, 2, "key", "payload"}),
+          control::encode(control::LeftMessage{4, 77})};
 }
 
 TEST(ControlMessageTest, WhatIsEncodedIsParsed) {
@@ -211,6 +272,9 @@ TEST(ControlMessageTest, WhatIsEncodedIsParsed) {
   auto mail = control::parse(bytes[3], 5);
   ASSERT_TRUE(mail && mail->mail);
   EXPECT_EQ(mail->mail->payload, "payload");
+  auto left = control::parse(bytes[4], 5);
+  ASSERT_TRUE(left && left->left);
+  EXPECT_EQ(left->left->last, 77u);
 }
 
 TEST(ControlMessageTest, RanksOutsideTheCommunicatorAreRefused) {
@@ -220,6 +284,7 @@ TEST(ControlMessageTest, RanksOutsideTheCommunicatorAreRefused) {
   EXPECT_FALSE(control::parse(bytes[1], 4));
   EXPECT_FALSE(control::parse(bytes[2], 3));
   EXPECT_FALSE(control::parse(bytes[3], 2));
+  EXPECT_FALSE(control::parse(bytes[4], 4));
 }
 
 TEST(ControlMessageTest, CutOrChangedMessagesNeverReadPastTheirEnd) {

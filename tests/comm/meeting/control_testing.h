@@ -113,6 +113,12 @@ class ControlTree {
       if (found == one.records.end()) return std::nullopt;
       return found->second;
     };
+    options.latest = [&one]() -> std::optional<CallRecord> {
+      const std::lock_guard lock(one.mutex);
+      if (one.records.empty()) return std::nullopt;
+      return one.records.rbegin()->second;
+    };
+    options.left = [&one] { one.waiter->notify(); };
     options.failed = [&one] {
       one.failures.fetch_add(1);
       one.waiter->notify();
