@@ -12,6 +12,11 @@ std::vector<int> rank_counts() {
   return {1, 2, 3, 4, 5, 6, 7, 8, 9, 16};
 }
 
+// Simulated ranks run one at a time: the sample is smaller.
+std::vector<int> simulated_rank_counts() {
+  return full() ? rank_counts() : std::vector<int>{1, 2, 3, 5, 8};
+}
+
 std::vector<std::string> algorithm_names() {
   std::vector<std::string> names = {""};
   for (const Algorithm& algorithm : algorithms()) names.emplace_back(algorithm.name);
@@ -101,7 +106,7 @@ INSTANTIATE_TEST_SUITE_P(Tcp, Collectives,
                          name_of);
 INSTANTIATE_TEST_SUITE_P(Sim, Collectives,
                          ::testing::Combine(::testing::Values("sim"),
-                                            ::testing::ValuesIn(rank_counts())),
+                                            ::testing::ValuesIn(simulated_rank_counts())),
                          name_of);
 
 TEST(BigCollectives, SumFloatsExactlyUpTo64MiB) {
