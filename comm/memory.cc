@@ -34,7 +34,7 @@ Result<void*> allocate_shareable(size_t bytes) {
   if (bytes > SIZE_MAX - page)
     return error(Code::kInvalidArgument, "bytes: {} is too large", bytes);
   const size_t rounded = bytes == 0 ? page : (bytes + page - 1) / page * page;
-  net::Fd fd(memfd_create("unisono-memory", MFD_CLOEXEC));
+  net::Fd fd(memfd_create("unisono-memory", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd.valid()) return system_error(errno, "memfd_create");
   if (ftruncate(fd.get(), static_cast<off_t>(rounded)) != 0) {
     return system_error(errno, fmt::format("bytes: cannot size {} bytes of shared memory", bytes));
