@@ -1,5 +1,6 @@
 // The collectives and point-to-point calls of unisono.h: check, then issue.
 #include "comm/arguments.h"
+#include "comm/express.h"
 #include "comm/group.h"
 #include "comm/handles.h"
 
@@ -17,7 +18,7 @@ Status issue(const RawCall& raw, uniComm_t comm, uniStream_t stream) {
   return issue_collective(*comm->communicator, call, stream == nullptr ? nullptr : &stream->stream);
 }
 
-uniResult_t collective(const RawCall& raw, uniComm_t comm, uniStream_t stream) {
+[[gnu::noinline]] uniResult_t collective(const RawCall& raw, uniComm_t comm, uniStream_t stream) {
   const Status status = issue(raw, comm, stream);
   if (__builtin_expect(status.ok(), 1)) return uniSuccess;
   group_note(status);
@@ -52,6 +53,10 @@ uniResult_t pair_call(const char* name, const Transfer& transfer, uniDataType_t 
 
 uniResult_t uniAllReduce(const void* send, void* recv, size_t count, uniDataType_t type,
                          uniRedOp_t op, uniComm_t comm, uniStream_t stream) {
+  if (stream == nullptr) {
+    const int result = unisono::express_all_reduce(send, recv, count, type, op, comm);
+    if (result != unisono::kElsewhere) return static_cast<uniResult_t>(result);
+  }
   return unisono::collective({Collective::kAllReduce, send, recv, count, type, op, -1}, comm,
                              stream);
 }

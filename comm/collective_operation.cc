@@ -22,6 +22,15 @@ Status CollectiveOperation::start() {
   return {};
 }
 
+void CollectiveOperation::resume(const Communicator::Prepared& prepared, uint64_t sequence,
+                                 uint64_t fingerprint, size_t steps_done) {
+  bound_ = prepared.bound;
+  sequence_ = sequence;
+  fingerprint_ = fingerprint;
+  use_small_ = true;
+  small_.begin(*bound_, prepared.program, call_, prepared.geometry, fingerprint, steps_done);
+}
+
 void CollectiveOperation::abandon() {
   if (bound_ == nullptr) return;
   if (use_small_) {

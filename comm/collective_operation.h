@@ -2,6 +2,7 @@
 // communicator keeps one for blocking calls.
 #pragma once
 
+#include "comm/communicator.h"
 #include "comm/lane_executor.h"
 #include "comm/operation.h"
 #include "comm/small_executor.h"
@@ -15,6 +16,10 @@ class CollectiveOperation : public Operation {
 
   void set(const Call& call) { call_ = call; }
   Status start() override;
+  // Instead of start(): the call has been issued and recorded, and the first steps of its small
+  // program are done (comm/express.h).
+  void resume(const Communicator::Prepared& prepared, uint64_t sequence, uint64_t fingerprint,
+              size_t steps_done);
   Advance advance() override { return use_small_ ? small_.advance() : lanes_.advance(); }
   StallReport stall() const override;
   std::string describe() const override { return unisono::describe(stall().call); }

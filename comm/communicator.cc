@@ -120,13 +120,10 @@ Communicator::Gone Communicator::gone_for(const StallReport& stall) const {
 }
 
 Status Communicator::prepare(const Call& call, const Prepared** prepared) {
-  const size_t slot = (static_cast<size_t>(call.count) ^ static_cast<size_t>(call.count) >> 4 ^
-                       static_cast<size_t>(call.collective)) %
-                      prepared_.size();
-  Prepared& entry = prepared_[slot];
+  Prepared& entry = prepared_[slot_of(call.collective, call.count)];
   *prepared = &entry;
   if (__builtin_expect(entry.bound != nullptr && same_shape(entry.call, call), 1)) {
-    last_algorithm_.store(entry.bound->algorithm_name, std::memory_order_relaxed);
+    note_algorithm(*entry.bound);
     return {};
   }
   TRY_ASSIGN(const Algorithm* algorithm, choose_algorithm(agreement_, call));
@@ -141,7 +138,9 @@ Status Communicator::prepare(const Call& call, const Prepared** prepared) {
   entry.small =
       entry.geometry.rounds == 1 && entry.geometry.length(0) * type_bytes(call.type) <= kSmallBytes;
   if (entry.small) entry.program = make_small_program(*bound, call, entry.geometry);
-  last_algorithm_.store(bound->algorithm_name, std::memory_order_relaxed);
+  entry.express = entry.small && agreement_.same_memory && world_ == nullptr &&
+                  fits_express(entry.program, call);
+  note_algorithm(*bound);
   return {};
 }
 
@@ -203,6 +202,18 @@ Result<BoundChannel> Communicator::open_pair_send(int32_t peer) {
 
 Result<BoundChannel> Communicator::open_pair_recv(int32_t peer) {
   return open_channel({static_cast<int32_t>(kPairChannel), peer, rank_}, kPairChannel);
+}
+
+void Communicator::tally_pairs(StallReport* report) const {
+  for (size_t peer = 0; peer < pair_sent_.size(); peer++) {
+    if (pair_sent_[peer] == 0 && pair_received_[peer] == 0) continue;
+    if (report->tallies.size() == kMaxPairTallies) {
+      report->all_tallies = false;
+      return;
+    }
+    report->tallies.push_back(
+        {static_cast<int32_t>(peer), pair_sent_[peer], pair_received_[peer], 0});
+  }
 }
 
 void Communicator::foreign_message(int32_t peer, const MessageHeader&) {

@@ -85,10 +85,23 @@ class Communicator {
     uint64_t hash = 0;
     Geometry geometry;
     bool small = false;    // one round of short blocks: the small path
+    bool express = false;  // and that program is what the express way runs
     SmallProgram program;  // of the small path
     Call call;             // the key: pointers are not part of it
   };
   Status prepare(const Call& call, const Prepared** prepared);  // valid until the next prepare
+  // An earlier all-reduce's of this shape, if the express way can take it (comm/express.h); null:
+  // no.
+  const Prepared* find_express(uint32_t type, uint32_t op_handle, uint64_t count) const {
+    const Prepared& entry = prepared_[slot_of(Collective::kAllReduce, count)];
+    const bool found = entry.express && entry.call.count == count &&
+                       static_cast<uint32_t>(entry.call.type) == type &&
+                       entry.call.op_handle == op_handle;
+    return found ? &entry : nullptr;
+  }
+  void note_algorithm(const BoundPlan& bound) {
+    last_algorithm_.store(bound.algorithm_name, std::memory_order_relaxed);
+  }
   uint64_t
   next_sequence() {  // one writer: no locked instruction, which would wait for all earlier stores
     const uint64_t next = sequence_.load(std::memory_order_relaxed) + 1;
@@ -112,6 +125,8 @@ class Communicator {
   uint64_t peek_pair_recv(int32_t peer) const {
     return pair_received_[static_cast<size_t>(peer)] + 1;
   }
+  // How far this rank has come with send and recv, for a stall report. Holder of the turn.
+  void tally_pairs(StallReport* report) const;
   // A message with another operation's fingerprint: told to control, which finds out who differs.
   void foreign_message(int32_t peer, const MessageHeader& header);
   bool take_foreign(int32_t* peer);  // since the last take
@@ -161,6 +176,11 @@ class Communicator {
     DataType type;
     bool live;
   };
+  static constexpr size_t kPreparedSlots = 16;
+  static size_t slot_of(Collective collective, uint64_t count) {
+    const auto low = static_cast<size_t>(count);
+    return (low ^ low >> 4 ^ static_cast<size_t>(collective)) % kPreparedSlots;
+  }
   using PlanKey = std::tuple<const Algorithm*, Collective, int32_t>;
 
   Communicator();
@@ -197,7 +217,7 @@ class Communicator {
   std::atomic<int64_t> foreign_peer_{-1};
   Recorder recorder_;
   std::map<PlanKey, std::unique_ptr<BoundPlan>> plans_;
-  std::array<Prepared, 16> prepared_;
+  std::array<Prepared, kPreparedSlots> prepared_;
   std::atomic<const char*> last_algorithm_{""};
   std::unique_ptr<CollectiveOperation> blocking_operation_;
   std::vector<Registration> registrations_;

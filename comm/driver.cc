@@ -150,6 +150,9 @@ class Drive {
     StallReport report = item.operation->stall();
     report.suspicious = suspicious;
     if (peer >= 0) report.peer = peer;
+    report.last = comm.sequence();
+    comm.tally_pairs(&report);
+    item.operation->explain(&report);
     if (comm.control() != nullptr) comm.control()->publish_stall(report);
   }
 
@@ -289,8 +292,6 @@ Status drive(std::span<Operation* const> operations) {
 
 Status drive_one(Operation& operation) {
   Communicator& comm = operation.communicator();
-  // Without a look at the clock or at failures: so only while turns are short.
-  const int spin_turns = comm.agreement().oversubscribed ? 8 : 256;
   Operation* const list[] = {&operation};
   if (!comm.has_turn(operation.ticket) || comm.failed()) return Drive(list).run();
   if (Status status = operation.start(); !status.ok()) {
@@ -298,6 +299,13 @@ Status drive_one(Operation& operation) {
     comm.complete_turn();
     return status;
   }
+  return drive_started(operation);
+}
+
+Status drive_started(Operation& operation) {
+  Communicator& comm = operation.communicator();
+  // Without a look at the clock or at failures: so only while turns are short.
+  const int spin_turns = comm.agreement().oversubscribed ? 8 : 256;
   // Where peers are a load away, polling transports that carry nothing would only delay the load.
   const int poll_mask = comm.agreement().same_memory ? 15 : 0;
   bool advanced = false;
@@ -317,6 +325,7 @@ Status drive_one(Operation& operation) {
     if ((idle & poll_mask) == 0 && comm.poll()) idle = 0;
     if (!comm.env().relax(idle)) break;
   }
+  Operation* const list[] = {&operation};
   Drive slow(list);
   slow.set_started(advanced);
   return slow.run();

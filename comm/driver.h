@@ -18,6 +18,8 @@ Status drive(std::span<Operation* const> operations);
 // The same for one operation, with a first stretch of spinning that takes no memory and reads no
 // clock: the hot path.
 Status drive_one(Operation& operation);
+// The same from after start(): the operation has its turn and has been started.
+Status drive_started(Operation& operation);
 
 // Blocks until all tickets before `ticket` are done. Does not take the turn.
 void wait_for_turn(Communicator& communicator, uint64_t ticket);

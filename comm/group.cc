@@ -23,8 +23,6 @@ struct Group {
 };
 
 thread_local Group group;
-// Looked at by every call: kept where it takes one instruction to reach.
-[[gnu::tls_model("initial-exec")]] thread_local int group_depth = 0;
 
 std::unique_ptr<CollectiveOperation> make_collective(Communicator& comm, const Call& call) {
   auto operation = std::make_unique<CollectiveOperation>(comm);
@@ -81,6 +79,8 @@ Status enqueue_one(Stream& stream, std::unique_ptr<Operation> operation) {
 
 }  // namespace
 
+constinit thread_local int group_depth = 0;
+
 Status issue_collective(Communicator& comm, const Call& call, Stream* stream) {
   if (__builtin_expect(group_depth > 0, 0)) {
     group.calls.push_back({&comm, stream, false, call, {}});
@@ -114,10 +114,6 @@ Status issue_transfer(Communicator& comm, const Transfer& transfer, Stream* stre
 
 void group_start() {
   group_depth++;
-}
-
-bool group_open() {
-  return group_depth > 0;
 }
 
 void group_note(const Status& status) {

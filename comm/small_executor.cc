@@ -18,10 +18,10 @@ inline void pause_cpu() {
 }  // namespace
 
 void SmallExecutor::begin(const BoundPlan& bound, const SmallProgram& program, const Call& call,
-                          const Geometry& geometry, uint64_t fingerprint) {
+                          const Geometry& geometry, uint64_t fingerprint, size_t steps_done) {
   bound_ = &bound;
   program_ = &program;
-  next_ = 0;
+  next_ = steps_done;
   ready_ = 0;
   combined_ = false;
   mismatch_ = false;
@@ -91,7 +91,10 @@ bool SmallExecutor::run(const SmallStep& step) {
   } else {
     // Memory that a posted send still reads may be the destination: rare here, so any pending send
     // is waited for.
-    if (!pending_.empty() && !sends_complete()) return false;
+    if (!pending_.empty() && !sends_complete()) {
+      waiting_for_ = -1;
+      return false;
+    }
     std::byte* slot = nullptr;
     if (step.forward != nullptr) {
       slot = step.forward->reserve();

@@ -19,7 +19,7 @@ class SmallExecutor {
       : communicator_(communicator), runner_(communicator) {}
 
   void begin(const BoundPlan& bound, const SmallProgram& program, const Call& call,
-             const Geometry& geometry, uint64_t fingerprint);
+             const Geometry& geometry, uint64_t fingerprint, size_t steps_done = 0);
   Advance advance() {
     const size_t before = next_, steps = bound_->order.size();
     while (next_ < steps) {

@@ -87,4 +87,21 @@ SmallProgram make_small_program(const BoundPlan& bound, const Call& call,
   return Maker(bound, call, geometry).make();
 }
 
+bool fits_express(const SmallProgram& program, const Call& call) {
+  if (!program.simple || program.steps.size() != 2 || call.collective != Collective::kAllReduce ||
+      call.op == RedOp::kPreMulSum || call.count == 0) {
+    return false;
+  }
+  const SmallStep &first = program.steps[0], &second = program.steps[1];
+  const SmallOperand& sent = program.operands[first.first_operand];
+  const bool sends = first.forward != nullptr && !first.has_destination && !first.kernel &&
+                     first.operands == 1 && sent.recv == nullptr && !sent.from_recv;
+  bool combines = second.forward == nullptr && second.has_destination && second.kernel &&
+                  second.operands <= kExpressOperands;
+  for (uint32_t i = 0; i < second.operands; i++) {
+    combines = combines && !program.operands[second.first_operand + i].from_recv;
+  }
+  return sends && combines;
+}
+
 }  // namespace unisono

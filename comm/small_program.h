@@ -44,4 +44,9 @@ struct SmallProgram {
 
 SmallProgram make_small_program(const BoundPlan& bound, const Call& call, const Geometry& geometry);
 
+inline constexpr uint32_t kExpressOperands = 16;
+// Whether it is one message to everybody, then one reduction of everybody's: what comm/express.h
+// runs.
+bool fits_express(const SmallProgram& program, const Call& call);
+
 }  // namespace unisono

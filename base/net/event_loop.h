@@ -3,6 +3,7 @@
 // there is nothing to do.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -40,6 +41,10 @@ Result<std::shared_ptr<EventLoop>> shared_event_loop();
 // before it runs anything else of this library. Any thread. Fd does this by itself.
 void close_in_child(int fd);
 void forget_in_child(int fd);
-bool is_forked_child();  // of a process that had used this library
+extern std::atomic<bool> forked_child;  // set by the fork handler alone
+// Of a process that had used this library.
+inline bool is_forked_child() {
+  return forked_child.load(std::memory_order_acquire);
+}
 
 }  // namespace unisono::net

@@ -17,6 +17,8 @@
 #include "base/net/event_loop.h"
 
 namespace unisono::net {
+std::atomic<bool> forked_child{false};
+
 namespace {
 
 constexpr size_t kWordBits = 64;
@@ -54,7 +56,6 @@ struct Registry {
   }
 };
 
-std::atomic<bool> forked_child{false};
 std::atomic<int> live_loops{0};
 
 Registry& registry();
@@ -111,10 +112,6 @@ bool unregister_descriptor(int fd) {
 
 void forget_in_child(int fd) {
   unregister_descriptor(fd);
-}
-
-bool is_forked_child() {
-  return forked_child.load(std::memory_order_acquire);
 }
 
 std::mutex& shared_loop_mutex() {

@@ -17,9 +17,11 @@
 namespace unisono {
 
 struct ReduceArgs {
-  void* out = nullptr;   // may be null if `also` is not
-  void* also = nullptr;  // a second copy of the result, or null
+  // Not in their natural order: out and also side by side would be loaded as one vector right after
+  // they were stored as two words, which no store buffer forwards.
+  void* out = nullptr;  // may be null if `also` is not
   const void* const* in = nullptr;
+  void* also = nullptr;  // a second copy of the result, or null
   const uint8_t* prescale =
       nullptr;        // per operand, 1: multiply by *scalar first (pre-multiplied sum); null: none
   int operands = 0;   // >= 1; 1 is a copy (with prescale and divide applied)

@@ -124,11 +124,34 @@ HWY_NOINLINE void sweep_streaming(const Sweep<K>& sweep, size_t count) {
   sweep_list(sweep, at, count);
 }
 
+// Two operands of a few elements, fewer than 2 * kLanes: without a Sweep, whose setting up would
+// take longer.
+template <class K, size_t kLanes>
+HWY_INLINE void few_pairs(const K& kernel, const typename K::Memory* a, const typename K::Memory* b,
+                          typename K::Memory* out, size_t count) {
+  if (count & kLanes) {
+    const hn::FixedTag<typename K::Lane, kLanes> d;
+    kernel.store(d, kernel.finish(d, kernel.fold(d, kernel.load(d, a, 0), kernel.load(d, b, 1))),
+                 out);
+    a += kLanes, b += kLanes, out += kLanes;
+  }
+  if constexpr (kLanes > 1) few_pairs<K, kLanes / 2>(kernel, a, b, out, count);
+}
+
 template <class K>
 void run(const ReduceArgs& args) {
   using Memory = typename K::Memory;
   const K kernel(args);
   const size_t count = args.count;
+  if constexpr (K::kPairs && HWY_LANES(typename K::Lane) >= 2) {
+    constexpr size_t kLanes = HWY_LANES(typename K::Lane);
+    if (count < 2 * kLanes && args.operands == 2 && args.out != nullptr && args.also == nullptr) {
+      few_pairs<K, kLanes>(kernel, static_cast<const Memory*>(args.in[0]),
+                           static_cast<const Memory*>(args.in[1]), static_cast<Memory*>(args.out),
+                           count);
+      return;
+    }
+  }
   if (args.operands == 1 && kernel.copies_one()) {
     copy_operand(args, count * sizeof(Memory));
     return;
