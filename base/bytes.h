@@ -1,9 +1,12 @@
-// ByteWriter and ByteReader: little-endian fields for messages between ranks. A reader never trusts
-// a length: each read says whether the bytes were there, and a failed reader stays failed.
+// ByteWriter and ByteReader: integers (little-endian), doubles and short strings to and from the
+// bytes of a message.
+//
+// The reader takes a peer's bytes: it never reads past their end and reports, once asked, whether
+// all was there.
 #pragma once
 
+#include <bit>
 #include <cstdint>
-#include <cstring>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -12,14 +15,21 @@ namespace unisono {
 
 class ByteWriter {
  public:
-  template <class T>
-  void put(T value) {
-    static_assert(std::is_trivially_copyable_v<T>);
-    bytes_.append(reinterpret_cast<const char*>(&value), sizeof value);
+  template <class Integer>
+  void put(Integer value) {
+    static_assert(std::is_integral_v<Integer>);
+    using Unsigned = std::make_unsigned_t<Integer>;
+    auto bits = static_cast<Unsigned>(value);
+    for (size_t i = 0; i < sizeof(Integer); ++i) {
+      bytes_.push_back(static_cast<char>(bits & 0xff));
+      bits = static_cast<Unsigned>(sizeof(Integer) == 1 ? 0 : bits >> 8);
+    }
   }
+  void put_double(double value) { put(std::bit_cast<uint64_t>(value)); }
+  void put_bytes(std::string_view bytes) { bytes_.append(bytes); }
   void put_string(std::string_view text) {
     put(static_cast<uint32_t>(text.size()));
-    bytes_.append(text);
+    put_bytes(text);
   }
   std::string take() { return std::move(bytes_); }
 
@@ -30,28 +40,46 @@ class ByteWriter {
 class ByteReader {
  public:
   explicit ByteReader(std::string_view bytes) : rest_(bytes) {}
-  template <class T>
-  bool get(T* value) {
-    static_assert(std::is_trivially_copyable_v<T>);
-    if (!ok_ || rest_.size() < sizeof(T)) return ok_ = false;
-    std::memcpy(value, rest_.data(), sizeof(T));
-    rest_.remove_prefix(sizeof(T));
-    return true;
+
+  template <class Integer>
+  Integer get() {
+    using Unsigned = std::make_unsigned_t<Integer>;
+    const std::string_view raw = get_bytes(sizeof(Integer));
+    Unsigned bits = 0;
+    for (size_t i = raw.size(); i-- > 0;) {
+      bits = static_cast<Unsigned>((sizeof(Integer) == 1 ? 0 : bits << 8) |
+                                   static_cast<unsigned char>(raw[i]));
+    }
+    return static_cast<Integer>(bits);
   }
-  // At most `limit` bytes; a longer length in the message is a failure.
-  bool get_string(std::string* text, size_t limit) {
-    uint32_t length = 0;
-    if (!get(&length) || length > limit || length > rest_.size()) return ok_ = false;
-    text->assign(rest_.data(), length);
-    rest_.remove_prefix(length);
-    return true;
+  double get_double() { return std::bit_cast<double>(get<uint64_t>()); }
+  // Empty, and the reader has failed, if fewer are left.
+  std::string_view get_bytes(size_t count) {
+    if (count > rest_.size()) {
+      failed_ = true;
+      rest_ = {};
+      return {};
+    }
+    const std::string_view bytes = rest_.substr(0, count);
+    rest_.remove_prefix(count);
+    return bytes;
   }
-  bool ok() const { return ok_; }
-  bool at_end() const { return ok_ && rest_.empty(); }
+  std::string_view get_string(size_t most) {
+    const auto length = get<uint32_t>();
+    if (length > most) {
+      failed_ = true;
+      rest_ = {};
+      return {};
+    }
+    return get_bytes(length);
+  }
+  bool ok() const { return !failed_; }
+  bool done() const { return !failed_ && rest_.empty(); }  // all there and nothing left over
+  size_t left() const { return rest_.size(); }
 
  private:
   std::string_view rest_;
-  bool ok_ = true;
+  bool failed_ = false;
 };
 
 }  // namespace unisono

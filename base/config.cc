@@ -100,7 +100,7 @@ void read_settings(Reader& reader, Environment& env) {
   reader.number("UNISONO_TIMEOUT_MS", env.timeout_ms, -1, INT64_MAX / 1'000'000);
   reader.number("UNISONO_SLICE_BYTES", env.slice_bytes, 0, int64_t{1} << 40);
   reader.word("UNISONO_REPRODUCIBLE", {"0", "1"}, env.reproducible);
-  reader.word("UNISONO_KERNELS", {"scalar", "avx2", "avx512"}, env.kernel_target);
+  reader.word("UNISONO_KERNELS", {"scalar", "sse4", "avx2", "avx512", "neon"}, env.kernel_target);
   if (env.kernel_target >= 0) reader.text("UNISONO_KERNELS", env.kernels);
 }
 

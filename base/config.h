@@ -24,7 +24,7 @@ struct Environment {
   int64_t timeout_ms = -1;  // UNISONO_TIMEOUT_MS: -1 is the default of 30 minutes
   int64_t slice_bytes = 0;  // UNISONO_SLICE_BYTES: 0 lets the planner decide
   int reproducible = -1;    // UNISONO_REPRODUCIBLE: 0 or 1; -1 is unset
-  int kernel_target = -1;   // UNISONO_KERNELS: scalar avx2 avx512; -1 is the best one
+  int kernel_target = -1;   // UNISONO_KERNELS: scalar sse4 avx2 avx512 neon; -1 is the best one
   std::string kernels;      // the word of UNISONO_KERNELS
   // Settings of launchers; -1 or empty is unset. All four come from one launcher, the first whose
   // rank is set.

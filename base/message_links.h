@@ -22,13 +22,18 @@ class MessageLinks {
     // The link to a neighbour ended. orderly: the peer called close(). Called at most once a
     // neighbour.
     std::function<void(int32_t peer, bool orderly)> closed;
+    // A link of connect(), here or at the peer, is up; or ours could not be made. May be null.
+    std::function<void(int32_t peer, bool up)> linked;
   };
   virtual ~MessageLinks() = default;  // close() first
   // Establishes links to `neighbours` (symmetric: each names the other). Blocks until all are up or
   // the deadline; an error names the missing rank. Called once.
   virtual Status open(std::span<const int32_t> neighbours, Handlers handlers,
                       int64_t deadline_ns) = 0;
-  // Queues; any thread. Lost if the link has ended (closed tells).
+  // A further link, to a lower rank that open() did not name; the peer need not ask for it. Does
+  // not block: linked() tells, at the deadline at the latest. Any thread.
+  virtual void connect(int32_t peer, int64_t deadline_ns) = 0;
+  // Queues; any thread. Lost if the link has ended (closed tells) or there is none.
   virtual void send(int32_t neighbour, std::string message) = 0;
   // Runs fn in the handlers' context, after `delay_ns`. Dropped at close.
   virtual void post(std::function<void()> fn, int64_t delay_ns) = 0;

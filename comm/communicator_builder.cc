@@ -132,27 +132,27 @@ Result<CommunicatorBuilder::RankEntry> CommunicatorBuilder::parse_entry(const st
   const Status bad = error(Code::kRemoteError, "rank {}: its start-up message is malformed", rank);
   ByteReader in(payload);
   RankEntry entry;
-  uint32_t protocol = 0, transports = 0;
-  if (!in.get(&protocol)) return bad;
+  const auto protocol = in.get<uint32_t>();
+  if (!in.ok()) return bad;
   if (protocol != kProtocol) {
     return error(Code::kRemoteError,
                  "rank {} speaks protocol {}, this one {}: mixed library versions?", rank, protocol,
                  kProtocol);
   }
-  in.get_string(&entry.host, 256);
-  in.get_string(&entry.endpoint_address, net::kMaxAddressBytes);
-  in.get_string(&entry.algorithm, 64);
-  in.get(&entry.cores);
-  in.get_string(&entry.core_mask, sizeof(cpu_set_t));
-  in.get(&entry.reproducible);
-  in.get(&entry.slice_bytes);
-  if (!in.get(&transports) || transports > kMaxTransports) return bad;
+  entry.host = in.get_string(256);
+  entry.endpoint_address = in.get_string(net::kMaxAddressBytes);
+  entry.algorithm = in.get_string(64);
+  entry.cores = in.get<uint32_t>();
+  entry.core_mask = in.get_string(sizeof(cpu_set_t));
+  entry.reproducible = in.get<uint8_t>();
+  entry.slice_bytes = in.get<decltype(entry.slice_bytes)>();
+  const auto transports = in.get<uint32_t>();
+  if (transports > kMaxTransports) return bad;
   for (uint32_t i = 0; i < transports; i++) {
-    std::string name, address;
-    if (!in.get_string(&name, 32) || !in.get_string(&address, 4096)) return bad;
-    entry.transports.emplace_back(std::move(name), std::move(address));
+    const std::string_view name = in.get_string(32), address = in.get_string(4096);
+    entry.transports.emplace_back(name, address);
   }
-  if (!in.at_end()) return bad;
+  if (!in.done()) return bad;
   return entry;
 }
 

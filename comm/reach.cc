@@ -91,8 +91,8 @@ std::string encode_verdict(const Verdict& verdict, int32_t rank, bool oversubscr
   out.put(static_cast<uint8_t>(oversubscribed));
   out.put(verdict.slice_bytes);
   out.put(verdict.slots);
-  out.put(verdict.latency_us);
-  out.put(verdict.gigabytes_per_s);
+  out.put_double(verdict.latency_us);
+  out.put_double(verdict.gigabytes_per_s);
   for (const uint8_t t : verdict.transport_of[static_cast<size_t>(rank)]) out.put(t);
   return out.take();
 }
@@ -100,19 +100,18 @@ std::string encode_verdict(const Verdict& verdict, int32_t rank, bool oversubscr
 bool decode_verdict(const std::string& bytes, size_t transports, int32_t ranks,
                     LinkChoice* choice) {
   ByteReader in(bytes);
-  uint8_t oversubscribed = 0;
-  in.get(&choice->multicast);
-  in.get(&oversubscribed);
-  in.get(&choice->slice_bytes);
-  in.get(&choice->slots);
-  in.get(&choice->latency_us);
-  in.get(&choice->gigabytes_per_s);
-  choice->oversubscribed = oversubscribed != 0;
+  choice->multicast = in.get<decltype(choice->multicast)>();
+  choice->oversubscribed = in.get<uint8_t>() != 0;
+  choice->slice_bytes = in.get<uint32_t>();
+  choice->slots = in.get<uint32_t>();
+  choice->latency_us = in.get_double();
+  choice->gigabytes_per_s = in.get_double();
   choice->transport_of.resize(static_cast<size_t>(ranks));
   for (uint8_t& t : choice->transport_of) {
-    if (!in.get(&t) || t >= transports) return false;
+    t = in.get<uint8_t>();
+    if (t >= transports) return false;
   }
-  return in.at_end() && choice->multicast < transports && choice->slice_bytes >= 64 &&
+  return in.done() && choice->multicast < transports && choice->slice_bytes >= 64 &&
          choice->slice_bytes <= kMaxSliceBytes && choice->slots >= 2 && choice->slots <= 64;
 }
 

@@ -1,6 +1,6 @@
 #include "comm/bootstrap/meeting.h"
 
-#include "comm/bootstrap/codec.h"
+#include "base/bytes.h"
 #include "comm/bootstrap/rendezvous.h"
 
 namespace unisono::bootstrap {
@@ -69,7 +69,7 @@ std::string Meeting::missing() const {
 }
 
 void Meeting::build_table() {
-  Writer writer;
+  ByteWriter writer;
   writer.put(static_cast<uint32_t>(ranks_));
   for (const auto& [rank, payload] : payloads_) writer.put_string(payload);
   table_ = std::make_shared<const std::string>(frame(kTable, writer.take()));

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "base/bytes.h"
 #include "base/env.h"
 #include "base/log.h"
 #include "base/net/event_loop.h"
-#include "comm/bootstrap/codec.h"
 #include "comm/bootstrap/prober.h"
 #include "comm/bootstrap/rendezvous.h"
 
@@ -64,7 +64,7 @@ class HandoutOpening final : public Opening {
   }
   size_t wanted() const override { return kHandoutBytes; }
   Status take(std::string_view bytes, std::string&) override {
-    Reader reader(bytes);
+    ByteReader reader(bytes);
     const auto status = reader.get<uint8_t>();
     const std::string_view nonce = reader.get_bytes(kNonceBytes);
     const std::string_view id = reader.get_bytes(id_.bytes.size());
@@ -117,21 +117,21 @@ class Exchange {
       : fd_(std::move(fd)), ranks_(ranks), rank_(rank), deadline_ns_(deadline_ns) {}
 
   Result<std::vector<std::string>> run(const std::string& payload) {
-    Writer writer;
+    ByteWriter writer;
     writer.put(ranks_);
     writer.put(rank_);
     writer.put_string(payload);
     TRY(send_all(frame(kRegister, writer.take())));
     for (;;) {
       TRY_ASSIGN(const std::string message, receive());
-      Reader header(message);
+      ByteReader header(message);
       (void)header.get<uint32_t>();
       const auto type = header.get<uint8_t>();
       const std::string_view body = std::string_view(message).substr(kFrameHeaderBytes);
       if (type == kTable) return read_table(body);
       if (type == kFailure) return read_failure(body);
       if (type != kMissing) return error(Code::kRemoteError, "the rendezvous sent nonsense");
-      missing_ = std::string(Reader(body).get_string(kMaxErrorText));
+      missing_ = std::string(ByteReader(body).get_string(kMaxErrorText));
     }
   }
 
@@ -145,7 +145,7 @@ class Exchange {
   }
 
   Status too_late() {
-    Writer writer;
+    ByteWriter writer;
     writer.put_string("it waited until its timeout");
     const std::string farewell = frame(kLeave, writer.take());
     // As far as it goes: the others would see the end of the connection in any case.
@@ -180,7 +180,7 @@ class Exchange {
     char buffer[65536];
     for (;;) {
       if (in_.size() >= kFrameHeaderBytes) {
-        const size_t length = Reader(in_).get<uint32_t>();
+        const size_t length = ByteReader(in_).get<uint32_t>();
         if (length > kMaxServerFrame)
           return error(Code::kRemoteError, "the rendezvous sent nonsense");
         if (in_.size() >= kFrameHeaderBytes + length) {
@@ -203,7 +203,7 @@ class Exchange {
   }
 
   Result<std::vector<std::string>> read_table(std::string_view body) const {
-    Reader reader(body);
+    ByteReader reader(body);
     if (reader.get<uint32_t>() != static_cast<uint32_t>(ranks_)) {
       return error(Code::kRemoteError, "the rendezvous answered with another number of ranks");
     }
@@ -216,7 +216,7 @@ class Exchange {
   }
 
   static Status read_failure(std::string_view body) {
-    Reader reader(body);
+    ByteReader reader(body);
     const auto code = static_cast<Code>(reader.get<int32_t>());
     const std::string text(reader.get_string(kMaxErrorText));
     const bool known = code == Code::kInvalidArgument || code == Code::kInvalidUsage ||

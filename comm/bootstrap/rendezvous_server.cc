@@ -17,11 +17,11 @@
 #include <memory>
 #include <mutex>
 
+#include "base/bytes.h"
 #include "base/config.h"
 #include "base/env.h"
 #include "base/log.h"
 #include "base/net/event_loop.h"
-#include "comm/bootstrap/codec.h"
 #include "comm/bootstrap/meeting.h"
 #include "comm/bootstrap/rendezvous.h"
 
@@ -396,7 +396,7 @@ bool Hub::consume(uint64_t key, Connection& connection) {
         break;
       case State::kFrames: {
         if (in.size() < kFrameHeaderBytes) return true;
-        Reader header(in);
+        ByteReader header(in);
         wanted = kFrameHeaderBytes + header.get<uint32_t>();
         type = header.get<uint8_t>();
         if (wanted > kFrameHeaderBytes + kMaxClientFrame) return false;
@@ -431,7 +431,7 @@ bool Hub::consume(uint64_t key, Connection& connection) {
 }
 
 bool Hub::on_opening(Connection& connection, std::string_view opening) {
-  Reader reader(opening);
+  ByteReader reader(opening);
   const std::string_view magic = reader.get_bytes(kMagicBytes);
   const auto number = reader.get<uint64_t>();
   if (magic == kHandoutMagic) {
@@ -465,7 +465,7 @@ bool Hub::on_handout(Connection& connection, std::string_view client_nonce) {
     status = kAuthenticated;
     proof = handout_proof(*job.options.job_key, client_nonce, as_text(nonce), id);
   }
-  Writer writer;
+  ByteWriter writer;
   writer.put(static_cast<uint8_t>(status));
   writer.put_bytes(as_text(nonce));
   writer.put_bytes(id);
@@ -498,7 +498,7 @@ bool Hub::on_handshake(Connection& connection, std::string_view bytes) {
 }
 
 bool Hub::on_frame(uint64_t key, Connection& connection, uint8_t type, std::string_view body) {
-  Reader reader(body);
+  ByteReader reader(body);
   if (type == kLeave) {
     const std::string why(reader.get_string(kMaxErrorText));
     const auto found = jobs_.find(connection.job);
@@ -529,7 +529,7 @@ void Hub::on_register(uint64_t, Connection& connection, int32_t ranks, int32_t r
   connection.registered = true;
   connection.rank = rank;
   if (was_over) {
-    Writer writer;
+    ByteWriter writer;
     writer.put(static_cast<int32_t>(status.code()));
     writer.put_string(std::string_view(status.message()).substr(0, kMaxErrorText));
     send(connection, std::make_shared<std::string>(frame(kFailure, writer.take())));
@@ -541,7 +541,7 @@ void Hub::on_register(uint64_t, Connection& connection, int32_t ranks, int32_t r
     return;
   }
   connection.told_missing = job.meeting.missing();
-  Writer writer;
+  ByteWriter writer;
   writer.put_string(connection.told_missing);
   send(connection, std::make_shared<std::string>(frame(kMissing, writer.take())));
 }
@@ -549,7 +549,7 @@ void Hub::on_register(uint64_t, Connection& connection, int32_t ranks, int32_t r
 void Hub::answer_all(Job& job) {
   std::shared_ptr<const std::string> answer;
   if (job.meeting.failed()) {
-    Writer writer;
+    ByteWriter writer;
     writer.put(static_cast<int32_t>(job.meeting.failure().code()));
     writer.put_string(std::string_view(job.meeting.failure().message()).substr(0, kMaxErrorText));
     answer = std::make_shared<std::string>(frame(kFailure, writer.take()));
@@ -662,7 +662,7 @@ void Hub::sweep() {
     std::string missing = found->second.meeting.missing();
     if (missing == connection.told_missing) continue;
     connection.told_missing = missing;
-    Writer writer;
+    ByteWriter writer;
     writer.put_string(missing);
     send(connection, std::make_shared<std::string>(frame(kMissing, writer.take())));
   }

@@ -1,9 +1,10 @@
-#include "comm/bootstrap/codec.h"
 #include "comm/bootstrap/rendezvous.h"
+
+#include "base/bytes.h"
 
 namespace unisono::bootstrap {
 std::string frame(FrameType type, std::string_view body) {
-  Writer writer;
+  ByteWriter writer;
   writer.put(static_cast<uint32_t>(body.size()));
   writer.put(static_cast<uint8_t>(type));
   writer.put_bytes(body);
@@ -11,7 +12,7 @@ std::string frame(FrameType type, std::string_view body) {
 }
 
 std::string opening_bytes(std::string_view magic, uint64_t number) {
-  Writer writer;
+  ByteWriter writer;
   writer.put_bytes(magic);
   writer.put(number);
   return writer.take();
@@ -39,7 +40,7 @@ net::Secret handout_proof(const net::Secret& key, std::string_view client_nonce,
 }
 
 net::Secret derived_secret(const net::Secret& key, uint64_t job) {
-  Writer writer;
+  ByteWriter writer;
   writer.put(job);
   return make_proof(key, "unisono id secret", writer.take());
 }

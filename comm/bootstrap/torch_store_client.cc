@@ -5,8 +5,8 @@
 
 #include <cerrno>
 
+#include "base/bytes.h"
 #include "base/env.h"
-#include "comm/bootstrap/codec.h"
 #include "comm/bootstrap/prober.h"
 
 namespace unisono::bootstrap {
@@ -18,7 +18,7 @@ constexpr char kStopWaiting = 0;
 constexpr char kReady = 0, kNotReady = 1;
 constexpr uint64_t kMaxValueBytes = 1u << 20;
 
-void put_text(Writer& writer, std::string_view text) {
+void put_text(ByteWriter& writer, std::string_view text) {
   writer.put(static_cast<uint64_t>(text.size()));
   writer.put_bytes(text);
 }
@@ -31,7 +31,7 @@ std::string stored(const std::string& key) {
 class StoreOpening final : public Opening {
  public:
   std::string first_bytes() override {
-    Writer writer;
+    ByteWriter writer;
     writer.put(static_cast<uint8_t>(kValidate));
     writer.put(kValidation);
     writer.put(static_cast<uint8_t>(kCheck));
@@ -62,7 +62,7 @@ Result<TorchStoreClient> TorchStoreClient::connect(const std::string& host, int 
 
 Status TorchStoreClient::set(const std::string& key, const std::string& value,
                              int64_t deadline_ns) {
-  Writer writer;
+  ByteWriter writer;
   writer.put(static_cast<uint8_t>(kSet));
   put_text(writer, stored(key));
   put_text(writer, value);
@@ -70,7 +70,7 @@ Status TorchStoreClient::set(const std::string& key, const std::string& value,
 }
 
 Result<std::string> TorchStoreClient::get(const std::string& key, int64_t deadline_ns) {
-  Writer wait;
+  ByteWriter wait;
   wait.put(static_cast<uint8_t>(kWait));
   wait.put<uint64_t>(1);
   put_text(wait, stored(key));
@@ -79,12 +79,12 @@ Result<std::string> TorchStoreClient::get(const std::string& key, int64_t deadli
   if (stopped[0] != kStopWaiting) {
     return error(Code::kRemoteError, "the store broke off the wait for '{}'", key);
   }
-  Writer get;
+  ByteWriter get;
   get.put(static_cast<uint8_t>(kGet));
   put_text(get, stored(key));
   TRY(send_all(get.take(), deadline_ns));
   TRY_ASSIGN(const std::string length, receive(8, deadline_ns));
-  const auto bytes = Reader(length).get<uint64_t>();
+  const auto bytes = ByteReader(length).get<uint64_t>();
   if (bytes > kMaxValueBytes) {
     return error(Code::kRemoteError, "the store's value of '{}' has {} bytes", key, bytes);
   }
@@ -92,13 +92,13 @@ Result<std::string> TorchStoreClient::get(const std::string& key, int64_t deadli
 }
 
 Result<int64_t> TorchStoreClient::add(const std::string& key, int64_t amount, int64_t deadline_ns) {
-  Writer writer;
+  ByteWriter writer;
   writer.put(static_cast<uint8_t>(kAdd));
   put_text(writer, stored(key));
   writer.put(amount);
   TRY(send_all(writer.take(), deadline_ns));
   TRY_ASSIGN(const std::string sum, receive(8, deadline_ns));
-  return Reader(sum).get<int64_t>();
+  return ByteReader(sum).get<int64_t>();
 }
 
 Status TorchStoreClient::send_all(const std::string& bytes, int64_t deadline_ns) {

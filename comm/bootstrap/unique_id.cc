@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "comm/bootstrap/codec.h"
+#include "base/bytes.h"
 
 namespace unisono::bootstrap {
 namespace {
@@ -21,7 +21,7 @@ void ensure_sodium() {
   CHECK(kReady);
 }
 
-void put_address(Writer& writer, const net::Address& address) {
+void put_address(ByteWriter& writer, const net::Address& address) {
   if (address.storage.ss_family == AF_INET) {
     sockaddr_in v4{};
     std::memcpy(&v4, &address.storage, sizeof(v4));
@@ -39,7 +39,7 @@ void put_address(Writer& writer, const net::Address& address) {
 }
 
 // False: no such family.
-bool get_address(Reader& reader, std::vector<net::Address>& addresses) {
+bool get_address(ByteReader& reader, std::vector<net::Address>& addresses) {
   const auto family = reader.get<uint8_t>();
   const auto port = reader.get<uint16_t>();
   const std::string_view raw = reader.get_bytes(16);
@@ -96,7 +96,7 @@ int address_rank(const net::Address& address) {
 
 UniqueId encode_id(const IdFields& fields) {
   CHECK(fields.addresses.size() <= kMaxIdAddresses);
-  Writer writer;
+  ByteWriter writer;
   writer.put_bytes(kMagic);
   writer.put<uint32_t>(0);
   writer.put(fields.job);
@@ -105,7 +105,7 @@ UniqueId encode_id(const IdFields& fields) {
   for (const net::Address& address : fields.addresses) put_address(writer, address);
   std::string bytes = writer.take();
   bytes.resize(kCheckedBytes, '\0');
-  Writer tail;
+  ByteWriter tail;
   tail.put(checksum(bytes));
   bytes += tail.take();
   UniqueId id;
@@ -115,7 +115,7 @@ UniqueId encode_id(const IdFields& fields) {
 }
 
 Result<IdFields> decode_id(const UniqueId& id) {
-  Reader reader({id.bytes.data(), id.bytes.size()});
+  ByteReader reader({id.bytes.data(), id.bytes.size()});
   const std::string_view magic = reader.get_bytes(kMagic.size());
   if (magic.substr(0, 3) != kMagic.substr(0, 3)) {
     return error(Code::kInvalidArgument, "id: these 128 bytes are no unique id");
@@ -124,7 +124,7 @@ Result<IdFields> decode_id(const UniqueId& id) {
     return error(Code::kInvalidArgument,
                  "id: made by a version of the library whose ids this one does not know");
   }
-  Reader tail({id.bytes.data() + kCheckedBytes, 8});
+  ByteReader tail({id.bytes.data() + kCheckedBytes, 8});
   if (tail.get<uint64_t>() != checksum({id.bytes.data(), kCheckedBytes})) {
     return error(Code::kInvalidArgument, "id: damaged on its way (the checksum is wrong)");
   }

@@ -3,14 +3,14 @@
 #include <algorithm>
 #include <cstring>
 
-#include "comm/bootstrap/codec.h"
+#include "base/bytes.h"
 
 namespace unisono::control {
 namespace {
 
 enum Type : uint8_t { kError = 1, kStall = 2, kCompare = 3, kMail = 4, kLeft = 5 };
 
-void put_call(Writer& writer, const CallRecord& call) {
+void put_call(ByteWriter& writer, const CallRecord& call) {
   writer.put(call.sequence);
   writer.put(call.fingerprint);
   writer.put(call.before);
@@ -22,7 +22,7 @@ void put_call(Writer& writer, const CallRecord& call) {
   writer.put_bytes({call.algorithm, sizeof(call.algorithm)});
 }
 
-bool get_call(Reader& reader, CallRecord& call) {
+bool get_call(ByteReader& reader, CallRecord& call) {
   call.sequence = reader.get<uint64_t>();
   call.fingerprint = reader.get<uint64_t>();
   call.before = reader.get<uint64_t>();
@@ -102,7 +102,43 @@ class Parser {
     message.report.lane = reader_.get<int32_t>();
     message.report.peer = reader_.get<int32_t>();
     message.report.suspicious = reader_.get<uint8_t>() != 0;
-    return reader_.ok();
+    message.report.last = reader_.get<uint64_t>();
+    message.report.all_tallies = reader_.get<uint8_t>() != 0;
+    return waits(message.report) && tallies(message.report);
+  }
+
+  bool waits(StallReport& report) {
+    const auto count = reader_.get<uint32_t>();
+    if (!reader_.ok() || count > kMaxPairWaits) return false;
+    for (uint32_t i = 0; i < count; ++i) {
+      PairWait wait;
+      wait.receive = reader_.get<uint8_t>() != 0;
+      wait.peer = reader_.get<int32_t>();
+      wait.ordinal = reader_.get<uint64_t>();
+      const auto type = reader_.get<uint8_t>();
+      wait.count = reader_.get<uint64_t>();
+      if (!reader_.ok() || wait.peer < -1 || wait.peer >= ranks_ || type >= kDataTypes) {
+        return false;
+      }
+      wait.type = static_cast<DataType>(type);
+      report.waits.push_back(wait);
+    }
+    return true;
+  }
+
+  bool tallies(StallReport& report) {
+    const auto count = reader_.get<uint32_t>();
+    if (!reader_.ok() || count > kMaxPairTallies) return false;
+    for (uint32_t i = 0; i < count; ++i) {
+      PairTally tally;
+      if (!rank(tally.peer)) return false;
+      tally.sent = reader_.get<uint64_t>();
+      tally.received = reader_.get<uint64_t>();
+      tally.open = reader_.get<uint64_t>();
+      if (!reader_.ok()) return false;
+      report.tallies.push_back(tally);
+    }
+    return true;
   }
 
   bool compare(CompareMessage& message) {
@@ -140,12 +176,12 @@ class Parser {
     return reader_.ok();
   }
 
-  Reader reader_;
+  ByteReader reader_;
   int32_t ranks_;
 };
 
-Writer begin(Type type) {
-  Writer writer;
+ByteWriter begin(Type type) {
+  ByteWriter writer;
   writer.put(static_cast<uint8_t>(type));
   return writer;
 }
@@ -153,7 +189,7 @@ Writer begin(Type type) {
 }  // namespace
 
 std::string encode(const ErrorMessage& message) {
-  Writer writer = begin(kError);
+  ByteWriter writer = begin(kError);
   writer.put(message.origin);
   writer.put(static_cast<int32_t>(message.code));
   writer.put_string(std::string_view(message.text).substr(0, kMaxText));
@@ -161,18 +197,35 @@ std::string encode(const ErrorMessage& message) {
 }
 
 std::string encode(const StallMessage& message) {
-  Writer writer = begin(kStall);
+  ByteWriter writer = begin(kStall);
   writer.put(message.from);
   put_call(writer, message.report.call);
   writer.put(message.report.step);
   writer.put(message.report.lane);
   writer.put(message.report.peer);
   writer.put<uint8_t>(message.report.suspicious ? 1 : 0);
+  writer.put(message.report.last);
+  writer.put<uint8_t>(message.report.all_tallies ? 1 : 0);
+  writer.put(static_cast<uint32_t>(message.report.waits.size()));
+  for (const PairWait& wait : message.report.waits) {
+    writer.put<uint8_t>(wait.receive ? 1 : 0);
+    writer.put(wait.peer);
+    writer.put(wait.ordinal);
+    writer.put(static_cast<uint8_t>(wait.type));
+    writer.put(wait.count);
+  }
+  writer.put(static_cast<uint32_t>(message.report.tallies.size()));
+  for (const PairTally& tally : message.report.tallies) {
+    writer.put(tally.peer);
+    writer.put(tally.sent);
+    writer.put(tally.received);
+    writer.put(tally.open);
+  }
   return writer.take();
 }
 
 std::string encode(const CompareMessage& message) {
-  Writer writer = begin(kCompare);
+  ByteWriter writer = begin(kCompare);
   writer.put(message.sequence);
   writer.put(static_cast<uint32_t>(message.sides.size()));
   for (const auto& side : message.sides) {
@@ -185,7 +238,7 @@ std::string encode(const CompareMessage& message) {
 }
 
 std::string encode(const MailMessage& message) {
-  Writer writer = begin(kMail);
+  ByteWriter writer = begin(kMail);
   writer.put(message.from);
   writer.put(message.to);
   writer.put_string(message.key);
@@ -194,7 +247,7 @@ std::string encode(const MailMessage& message) {
 }
 
 std::string encode(const LeftMessage& message) {
-  Writer writer = begin(kLeft);
+  ByteWriter writer = begin(kLeft);
   writer.put(message.from);
   writer.put(message.last);
   return writer.take();

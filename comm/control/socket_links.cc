@@ -1,7 +1,8 @@
 // MessageLinks over the Endpoint's authenticated sockets, served by the event loop.
 //
 // A frame is {u32 length, u8 type, bytes}. A farewell is a frame of its own: an end of stream
-// without one is a death. Links are touched on the loop's thread only; senders post to it.
+// without one is a death. Links are touched on the loop's thread only; senders post to it. A
+// further link begins with a greeting of both sides; one that ends before it was never made.
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
@@ -14,21 +15,21 @@
 #include <mutex>
 #include <set>
 
+#include "base/bytes.h"
 #include "base/env.h"
 #include "base/log.h"
-#include "comm/bootstrap/codec.h"
 #include "comm/control/control.h"
 
 namespace unisono {
 namespace {
 
 constexpr size_t kHeaderBytes = 5;
-constexpr uint8_t kMessage = 0, kFarewell = 1;
+constexpr uint8_t kMessage = 0, kFarewell = 1, kGreeting = 2;
 constexpr size_t kMaxQueuedBytes = 64u << 20;  // to one neighbour; more and it counts as dead
 constexpr int64_t kFarewellNs = 250'000'000;   // for neighbours to answer our farewell
 
 std::string frame(uint8_t type, std::string_view bytes) {
-  Writer writer;
+  ByteWriter writer;
   writer.put(static_cast<uint32_t>(bytes.size()));
   writer.put(type);
   writer.put_bytes(bytes);
@@ -38,8 +39,9 @@ std::string frame(uint8_t type, std::string_view bytes) {
 struct Link {
   net::Fd fd;
   net::EventLoop::Id watch = 0;
-  bool up = false;    // was established
-  bool over = false;  // ended, orderly or not
+  bool up = false;      // was established
+  bool over = false;    // ended, orderly or not
+  bool greeted = true;  // a further one: the peer's greeting has come
   bool writing = false;
   std::string in;
   std::deque<std::string> out;
@@ -55,12 +57,15 @@ class Core : public std::enable_shared_from_this<Core> {
 
   Status open(std::span<const int32_t> neighbours, MessageLinks::Handlers handlers,
               int64_t deadline_ns);
+  void connect(int32_t peer, int64_t deadline_ns);
   void send(int32_t neighbour, std::string message);
   void post(std::function<void()> fn, int64_t delay_ns);
   void close();
 
  private:
+  std::atomic<size_t>* queued_to(int32_t peer);  // null: not linked
   void establish(int32_t peer, net::Fd fd);
+  void establish_further(int32_t peer, net::Fd fd);
   void give_up(int32_t peer, const Status& status);
   void enqueue(int32_t peer, std::string bytes);
   bool flush(Link& link);  // false: broken
@@ -81,9 +86,8 @@ class Core : public std::enable_shared_from_this<Core> {
   std::set<net::EventLoop::Id> timers_;
   bool closing_ = false;
 
-  std::map<int32_t, std::atomic<size_t>> queued_;  // the map itself is fixed by open()
-
-  std::mutex mutex_;  // what open() and close() wait for
+  std::mutex mutex_;  // guards what follows: what open() and close() wait for, and the map
+  std::map<int32_t, std::atomic<size_t>> queued_;
   std::condition_variable changed_;
   std::set<int32_t> missing_;
   Status failure_;
@@ -92,15 +96,21 @@ class Core : public std::enable_shared_from_this<Core> {
 
 Status Core::open(std::span<const int32_t> neighbours, MessageLinks::Handlers handlers,
                   int64_t deadline_ns) {
-  for (const int32_t peer : neighbours) queued_[peer].store(0);
-  missing_.insert(neighbours.begin(), neighbours.end());
+  std::map<int32_t, std::atomic<size_t>*> queued;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const int32_t peer : neighbours) queued[peer] = &queued_[peer];
+    missing_.insert(neighbours.begin(), neighbours.end());
+  }
   const auto self = shared_from_this();
   loop_.run_sync([&] {
     handlers_ = std::move(handlers);
-    for (const int32_t peer : neighbours) links_[peer].queued = &queued_[peer];
+    for (const int32_t peer : neighbours) links_[peer].queued = queued[peer];
   });
   endpoint_.on_accept(net::Purpose::kControl, [self](int32_t peer, net::Fd fd, bool) {
-    if (peer > self->rank_) self->establish(peer, std::move(fd));
+    if (peer <= self->rank_) return;
+    if (self->links_.count(peer) != 0) return self->establish(peer, std::move(fd));
+    self->establish_further(peer, std::move(fd));
   });
   for (const int32_t peer : neighbours) {
     if (peer > rank_) continue;
@@ -126,9 +136,36 @@ Status Core::open(std::span<const int32_t> neighbours, MessageLinks::Handlers ha
       names += fmt::format("{}{}", names.empty() ? "" : ", ", peer);
     status = error(Code::kTimeout, "no link to rank {} in time", names);
   }
-  lock.unlock();
-  endpoint_.stop_accept(net::Purpose::kControl);
   return status;
+}
+
+// The accepting of further links goes on until close().
+void Core::connect(int32_t peer, int64_t deadline_ns) {
+  CHECK(peer < rank_);
+  endpoint_.dial(peer, net::Purpose::kControl, net::Via::kUnixThenTcp, deadline_ns,
+                 [self = shared_from_this(), peer](Result<net::Fd> fd, bool) {
+                   if (fd.ok()) return self->establish_further(peer, std::move(*fd));
+                   if (!self->closing_ && self->handlers_.linked) {
+                     self->handlers_.linked(peer, false);
+                   }
+                 });
+}
+
+void Core::establish_further(int32_t peer, net::Fd fd) {
+  if (closing_) return;
+  const auto found = links_.find(peer);
+  if (found != links_.end() && !found->second.over) return;
+  Link fresh;
+  fresh.greeted = false;
+  {
+    const std::lock_guard lock(mutex_);
+    fresh.queued = &queued_[peer];
+    fresh.queued->store(0);
+  }
+  Link& link = links_[peer];
+  link = std::move(fresh);
+  establish(peer, std::move(fd));
+  if (link.up) enqueue(peer, frame(kGreeting, {}));
 }
 
 void Core::establish(int32_t peer, net::Fd fd) {
@@ -155,12 +192,19 @@ void Core::give_up(int32_t peer, const Status& status) {
 
 // ---- Sending ----
 
+std::atomic<size_t>* Core::queued_to(int32_t peer) {
+  const std::lock_guard lock(mutex_);
+  const auto found = queued_.find(peer);
+  return found == queued_.end() ? nullptr : &found->second;
+}
+
 void Core::send(int32_t neighbour, std::string message) {
-  const auto queued = queued_.find(neighbour);
-  CHECK(queued != queued_.end() && message.size() <= kMaxControlMessageBytes);
+  CHECK(message.size() <= kMaxControlMessageBytes);
+  std::atomic<size_t>* queued = queued_to(neighbour);
+  if (queued == nullptr) return;
   std::string bytes = frame(kMessage, message);
   // A neighbour that does not read must not fill our memory; the loop then ends the link.
-  const bool full = queued->second.fetch_add(bytes.size()) + bytes.size() > kMaxQueuedBytes;
+  const bool full = queued->fetch_add(bytes.size()) + bytes.size() > kMaxQueuedBytes;
   loop_.post([self = shared_from_this(), neighbour, full, bytes = std::move(bytes)]() mutable {
     if (self->closing_) return;
     if (!full) return self->enqueue(neighbour, std::move(bytes));
@@ -248,14 +292,20 @@ bool Core::read(Link& link) {
 void Core::take_frames(int32_t peer, Link& link) {
   size_t used = 0;
   while (!link.over && link.in.size() - used >= kHeaderBytes) {
-    Reader header(std::string_view(link.in).substr(used));
+    ByteReader header(std::string_view(link.in).substr(used));
     const size_t length = header.get<uint32_t>();
     const auto type = header.get<uint8_t>();
-    if (length > kMaxControlMessageBytes || type > kFarewell) return end(peer, link, false);
+    if (length > kMaxControlMessageBytes || type > kGreeting) return end(peer, link, false);
     if (link.in.size() - used < kHeaderBytes + length) break;
     std::string message = link.in.substr(used + kHeaderBytes, length);
     used += kHeaderBytes + length;
     if (type == kFarewell) return end(peer, link, true);
+    if (type == kGreeting) {
+      if (!std::exchange(link.greeted, true) && !closing_ && handlers_.linked) {
+        handlers_.linked(peer, true);
+      }
+      continue;
+    }
     if (!closing_ && handlers_.message) handlers_.message(peer, std::move(message));
   }
   if (!link.over) link.in.erase(0, used);
@@ -268,6 +318,10 @@ void Core::end(int32_t peer, Link& link, bool orderly) {
   link.in.clear();
   link.out.clear();
   if (closing_) return signal();
+  if (!link.greeted) {
+    if (handlers_.linked) handlers_.linked(peer, false);
+    return;
+  }
   if (handlers_.closed) handlers_.closed(peer, orderly);
 }
 
@@ -299,6 +353,7 @@ void Core::close() {
   });
   // A neighbour answers a farewell by closing its end. Then nothing unread of its is left here,
   // whose reset might overtake our last words.
+  endpoint_.stop_accept(net::Purpose::kControl);
   if (!loop_.on_loop_thread()) {
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, std::chrono::nanoseconds(kFarewellNs),
@@ -325,6 +380,7 @@ class SocketLinks final : public MessageLinks {
               int64_t deadline_ns) override {
     return core_->open(neighbours, std::move(handlers), deadline_ns);
   }
+  void connect(int32_t peer, int64_t deadline_ns) override { core_->connect(peer, deadline_ns); }
   void send(int32_t neighbour, std::string message) override {
     core_->send(neighbour, std::move(message));
   }

@@ -85,7 +85,7 @@ const std::vector<Row>& rows() {
       {"UNISONO_TIMEOUT_MS", "1500", [](E e) { return text(e.timeout_ms); }, "1500"},
       {"UNISONO_SLICE_BYTES", "65536", [](E e) { return text(e.slice_bytes); }, "65536"},
       {"UNISONO_REPRODUCIBLE", "1", [](E e) { return text(e.reproducible); }, "1"},
-      {"UNISONO_KERNELS", "avx2", [](E e) { return e.kernels + text(e.kernel_target); }, "avx21"},
+      {"UNISONO_KERNELS", "avx2", [](E e) { return e.kernels + text(e.kernel_target); }, "avx22"},
       {"RANK", "3", [](E e) { return e.launcher + text(e.rank); }, "env3"},
       {"WORLD_SIZE", "4", [](E e) { return text(e.world_size); }, "4", "RANK=3"},
       {"LOCAL_RANK", "1", [](E e) { return text(e.local_rank); }, "1", "RANK=3"},

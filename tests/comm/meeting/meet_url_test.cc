@@ -14,8 +14,8 @@
 #include <random>
 #include <thread>
 
+#include "base/bytes.h"
 #include "base/env.h"
-#include "comm/bootstrap/codec.h"
 #include "comm/bootstrap/job_secret.h"
 #include "comm/bootstrap/meet.h"
 #include "comm/bootstrap/torch_store_client.h"
@@ -426,7 +426,7 @@ class FakeTorchStore {
         changed_.notify_all();
         continue;
       } else if (query == 3) {
-        Writer writer;
+        ByteWriter writer;
         writer.put<uint64_t>(values_[key].size());
         writer.put_bytes(values_[key]);
         answer = writer.take();
