@@ -25,6 +25,21 @@ Status issue(const RawCall& raw, uniComm_t comm, uniStream_t stream) {
   return report_error(status.annotate(collective_name(raw.collective)));
 }
 
+// The v-variants.
+uniResult_t varying(const char* name, const RawCall& raw, const RawBlocks& blocks, uniComm_t comm,
+                    uniStream_t stream) {
+  const Status status = [&]() -> Status {
+    TRY(check_comm(comm));
+    Call call;
+    TRY(check_varying(*comm->communicator, raw, blocks, &call));
+    return issue_collective(*comm->communicator, call,
+                            stream == nullptr ? nullptr : &stream->stream);
+  }();
+  if (status.ok()) return uniSuccess;
+  group_note(status);
+  return report_error(status.annotate(name));
+}
+
 Status issue_pair(const Transfer& transfer, uniDataType_t type, int checked_peer,
                   const char* buffer, uniComm_t comm, uniStream_t stream) {
   TRY(check_comm(comm));
@@ -101,6 +116,51 @@ uniResult_t uniAllToAll(const void* send, void* recv, size_t count, uniDataType_
                         uniComm_t comm, uniStream_t stream) {
   return unisono::collective({Collective::kAllToAll, send, recv, count, type, uniSum, -1}, comm,
                              stream);
+}
+
+uniResult_t uniAllGatherV(const void* send, void* recv, const size_t* counts, const size_t* displs,
+                          uniDataType_t type, uniComm_t comm, uniStream_t stream) {
+  return unisono::varying("all_gather_v", {Collective::kAllGather, send, recv, 0, type, uniSum, -1},
+                          {counts, displs}, comm, stream);
+}
+
+uniResult_t uniReduceScatterV(const void* send, void* recv, const size_t* counts,
+                              const size_t* displs, uniDataType_t type, uniRedOp_t op,
+                              uniComm_t comm, uniStream_t stream) {
+  return unisono::varying("reduce_scatter_v",
+                          {Collective::kReduceScatter, send, recv, 0, type, op, -1},
+                          {counts, displs}, comm, stream);
+}
+
+uniResult_t uniGatherV(const void* send, void* recv, const size_t* counts, const size_t* displs,
+                       uniDataType_t type, int root, uniComm_t comm, uniStream_t stream) {
+  return unisono::varying("gather_v", {Collective::kGather, send, recv, 0, type, uniSum, root},
+                          {counts, displs}, comm, stream);
+}
+
+uniResult_t uniScatterV(const void* send, void* recv, const size_t* counts, const size_t* displs,
+                        uniDataType_t type, int root, uniComm_t comm, uniStream_t stream) {
+  return unisono::varying("scatter_v", {Collective::kScatter, send, recv, 0, type, uniSum, root},
+                          {counts, displs}, comm, stream);
+}
+
+uniResult_t uniAllToAllV(const void* send, const size_t* sendcounts, const size_t* sdispls,
+                         void* recv, const size_t* recvcounts, const size_t* rdispls,
+                         uniDataType_t type, uniComm_t comm, uniStream_t stream) {
+  using unisono::Transfer;
+  std::vector<Transfer> transfers;
+  const Status status = [&]() -> Status {
+    TRY(unisono::check_comm(comm));
+    const unisono::Communicator& own = *comm->communicator;
+    TRY(unisono::check_exchange(own, send, {sendcounts, sdispls}, type, false, &transfers));
+    TRY(unisono::check_exchange(own, recv, {recvcounts, rdispls}, type, true, &transfers));
+    TRY(unisono::check_apart(transfers));
+    return unisono::issue_transfers(*comm->communicator, transfers,
+                                    stream == nullptr ? nullptr : &stream->stream);
+  }();
+  if (status.ok()) return uniSuccess;
+  unisono::group_note(status);
+  return unisono::report_error(status.annotate("all_to_all_v"));
 }
 
 uniResult_t uniBarrier(uniComm_t comm, uniStream_t stream) {

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
 #include "base/types.h"
+#include "comm/block_table.h"
 
 namespace unisono {
 
@@ -17,18 +19,17 @@ struct Call {
   const void* send = nullptr;
   void* recv = nullptr;
   double scalar = 1;  // of a pre-multiplied sum
+  // Of a v-variant, else null. `count` is then the sum of all blocks' elements.
+  std::shared_ptr<const BlockTable> blocks;
 };
 
 // What all ranks must agree on, folded to 64 bits, without the sequence number. Pure.
-inline uint64_t mix(uint64_t hash, uint64_t word) {
-  hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
-  return hash ^ (hash >> 32);
-}
 inline uint64_t call_hash(const Call& call, uint64_t plan_hash) {
   uint64_t hash = mix(plan_hash, call.count);
   hash = mix(hash, static_cast<uint64_t>(call.collective) | static_cast<uint64_t>(call.type) << 8 |
                        static_cast<uint64_t>(call.op_handle) << 16);
-  return mix(hash, static_cast<uint64_t>(static_cast<uint32_t>(call.root)));
+  hash = mix(hash, static_cast<uint64_t>(static_cast<uint32_t>(call.root)));
+  return call.blocks == nullptr ? hash : mix(hash, call.blocks->hash);
 }
 // With the sequence number: the fingerprint that rides every message. Never 0.
 inline uint64_t fingerprint_of(uint64_t hash, uint64_t sequence) {

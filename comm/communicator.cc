@@ -21,7 +21,7 @@ uint64_t hash_text(const char* text) {
 
 bool same_shape(const Call& a, const Call& b) {
   return a.count == b.count && a.collective == b.collective && a.type == b.type &&
-         a.op_handle == b.op_handle && a.root == b.root;
+         a.op_handle == b.op_handle && a.root == b.root && a.blocks == nullptr;
 }
 
 }  // namespace
@@ -32,11 +32,15 @@ Communicator::~Communicator() {
   close();
 }
 
+void Communicator::leave() {
+  if (control_) control_->close();
+  for (auto& transport : transports_) transport->close();
+}
+
 void Communicator::close() {
   if (closed_) return;
   closed_ = true;
-  if (control_) control_->close();
-  for (auto& transport : transports_) transport->close();
+  leave();
   transports_.clear();
   control_.reset();
   endpoint_.reset();
@@ -98,6 +102,14 @@ bool Communicator::peer_left(int32_t peer) const {
   return transport != nullptr && transport->peer_left(peer);
 }
 
+bool Communicator::out_of_reach(int32_t peer) const {
+  if (peer < 0 || peer >= ranks() || peer == rank_ || !control_ || !control_->has_left(peer)) {
+    return false;
+  }
+  const Transport* transport = links_[static_cast<size_t>(peer)].transport;
+  return transport != nullptr && !transport->linked(peer);
+}
+
 Communicator::Gone Communicator::gone_for(const StallReport& stall) const {
   if (!control_) return {};
   if (stall.call.sequence != 0) {
@@ -105,38 +117,46 @@ Communicator::Gone Communicator::gone_for(const StallReport& stall) const {
       return {rank, true};
   }
   if (stall.peer >= 0) {
-    if (!peer_left(stall.peer)) return {};
-    return {stall.peer, control_->has_left(stall.peer)};
+    if (peer_left(stall.peer)) return {stall.peer, control_->has_left(stall.peer)};
+    if (out_of_reach(stall.peer)) return {stall.peer, false};
+    return {};
   }
   if (stall.call.sequence != 0) return {};
   // Waits for anybody: in vain only when nobody is left.
   Gone gone;
   for (int32_t peer = 0; peer < ranks(); peer++) {
     if (peer == rank_) continue;
-    if (!peer_left(peer)) return {};
-    gone = {peer, control_->has_left(peer)};
+    const bool ended = peer_left(peer);
+    if (!ended && !out_of_reach(peer)) return {};
+    gone = {peer, ended && control_->has_left(peer)};
   }
   return gone;
 }
 
 Status Communicator::prepare(const Call& call, const Prepared** prepared) {
-  Prepared& entry = prepared_[slot_of(call.collective, call.count)];
+  Prepared& entry =
+      call.blocks != nullptr ? varying_ : prepared_[slot_of(call.collective, call.count)];
   *prepared = &entry;
   if (__builtin_expect(entry.bound != nullptr && same_shape(entry.call, call), 1)) {
     note_algorithm(*entry.bound);
     return {};
   }
-  TRY_ASSIGN(const Algorithm* algorithm, choose_algorithm(agreement_, call));
-  TRY_ASSIGN(const BoundPlan* bound, bind(*algorithm, call));
+  const BoundPlan* bound = nullptr;
+  if (plan_file_ && plan_file_->serves(call, ranks())) {
+    TRY_ASSIGN(bound, bind_plan_file(call));
+  } else {
+    TRY_ASSIGN(const Algorithm* algorithm, choose_algorithm(agreement_, call));
+    TRY_ASSIGN(bound, bind(*algorithm, call));
+  }
   entry.bound = bound;
   entry.call = call;
   entry.call.send = nullptr;
   entry.call.recv = nullptr;
   entry.hash = call_hash(call, bound->hash);
-  entry.geometry =
-      make_geometry(bound->plan, call.count, type_bytes(call.type), bound->slice_bytes);
-  entry.small =
-      entry.geometry.rounds == 1 && entry.geometry.length(0) * type_bytes(call.type) <= kSmallBytes;
+  entry.geometry = make_geometry(bound->plan, call.count, type_bytes(call.type), bound->slice_bytes,
+                                 call.blocks.get());
+  entry.small = call.blocks == nullptr && entry.geometry.rounds == 1 &&
+                entry.geometry.length(0) * type_bytes(call.type) <= kSmallBytes;
   if (entry.small) entry.program = make_small_program(*bound, call, entry.geometry);
   entry.express = entry.small && agreement_.same_memory && world_ == nullptr &&
                   fits_express(entry.program, call);
@@ -176,10 +196,22 @@ Result<const BoundPlan*> Communicator::bind(const Algorithm& algorithm, const Ca
   request.rank = rank_;
   request.root = std::max(call.root, 0);
   request.multicast = agreement_.multicast;
+  return bind_plan(key, algorithm.build(request), algorithm.name,
+                   mix(hash_text(algorithm.name), static_cast<uint64_t>(ranks())));
+}
+
+Result<const BoundPlan*> Communicator::bind_plan_file(const Call& call) {
+  const PlanKey key{nullptr, call.collective, call.root};
+  if (auto found = plans_.find(key); found != plans_.end()) return found->second.get();
+  return bind_plan(key, plan_file_->plan, "plan file", plan_file_->hash);
+}
+
+Result<const BoundPlan*> Communicator::bind_plan(const PlanKey& key, Plan plan, const char* name,
+                                                 uint64_t hash) {
   auto bound = std::make_unique<BoundPlan>();
-  bound->plan = algorithm.build(request);
-  bound->algorithm_name = algorithm.name;
-  bound->hash = mix(hash_text(algorithm.name), static_cast<uint64_t>(ranks()));
+  bound->plan = std::move(plan);
+  bound->algorithm_name = name;
+  bound->hash = hash;
   bound->slice_bytes = agreement_.slice_bytes;
   for (const ChannelId& id : bound->plan.channels) {
     TRY_ASSIGN(BoundChannel channel, open_channel(id, static_cast<uint32_t>(id.number)));

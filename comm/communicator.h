@@ -22,6 +22,7 @@
 #include "comm/control/control.h"
 #include "comm/geometry.h"
 #include "comm/operation.h"
+#include "comm/plan_file.h"
 #include "comm/planner.h"
 #include "comm/recorder.h"
 #include "comm/settings.h"
@@ -74,6 +75,8 @@ class Communicator {
   bool flushed() const;  // Transport::flushed of all
   void disarm();
   bool peer_left(int32_t peer) const;
+  // It has left in order, and there never was a link to it that could bring or take anything.
+  bool out_of_reach(int32_t peer) const;
   // Whose leaving keeps an operation that waits like this from completing.
   struct Gone {
     int32_t rank = -1;  // -1: nobody's
@@ -158,7 +161,9 @@ class Communicator {
   // Waits until every issued operation is complete (or failed). The turn is then free.
   void drain();
   bool idle() const { return done_.load(std::memory_order_acquire) == issued_; }
-  // Says farewell and closes all links; the destructor does it too.
+  // Says farewell and ends all links in order; nothing is issued afterwards, queries still work.
+  void leave();
+  // The same, and frees them; the destructor does it too.
   void close();
 
  private:
@@ -181,10 +186,14 @@ class Communicator {
     const auto low = static_cast<size_t>(count);
     return (low ^ low >> 4 ^ static_cast<size_t>(collective)) % kPreparedSlots;
   }
+  // The plan file's: no algorithm.
   using PlanKey = std::tuple<const Algorithm*, Collective, int32_t>;
 
   Communicator();
   Result<const BoundPlan*> bind(const Algorithm& algorithm, const Call& call);
+  Result<const BoundPlan*> bind_plan_file(const Call& call);
+  Result<const BoundPlan*> bind_plan(const PlanKey& key, Plan plan, const char* name,
+                                     uint64_t hash);
   Result<BoundChannel> open_channel(const ChannelId& id, uint32_t number);
   void notify_all();
 
@@ -216,8 +225,10 @@ class Communicator {
   std::vector<uint64_t> pair_sent_, pair_received_;
   std::atomic<int64_t> foreign_peer_{-1};
   Recorder recorder_;
+  std::shared_ptr<const PlanFile> plan_file_;  // null: none
   std::map<PlanKey, std::unique_ptr<BoundPlan>> plans_;
   std::array<Prepared, kPreparedSlots> prepared_;
+  Prepared varying_;  // of the last v-variant: made anew for each
   std::atomic<const char*> last_algorithm_{""};
   std::unique_ptr<CollectiveOperation> blocking_operation_;
   std::vector<Registration> registrations_;

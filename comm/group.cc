@@ -97,13 +97,15 @@ Status issue_collective(Communicator& comm, const Call& call, Stream* stream) {
   return status;
 }
 
-Status issue_transfer(Communicator& comm, const Transfer& transfer, Stream* stream) {
+Status issue_transfers(Communicator& comm, std::span<const Transfer> transfers, Stream* stream) {
   if (group_depth > 0) {
-    group.calls.push_back({&comm, stream, true, {}, transfer});
+    for (const Transfer& transfer : transfers) {
+      group.calls.push_back({&comm, stream, true, {}, transfer});
+    }
     return {};
   }
   auto operation = std::make_unique<PairOperation>(comm);
-  operation->add(transfer);
+  for (const Transfer& transfer : transfers) operation->add(transfer);
   if (stream != nullptr) return enqueue_one(*stream, std::move(operation));
   comm.env().enter(comm.rank());
   take_ticket(*operation);
@@ -114,6 +116,16 @@ Status issue_transfer(Communicator& comm, const Transfer& transfer, Stream* stre
 
 void group_start() {
   group_depth++;
+}
+
+bool group_uses(const Communicator& comm) {
+  return std::any_of(group.calls.begin(), group.calls.end(),
+                     [&](const Pending& pending) { return pending.comm == &comm; });
+}
+
+bool group_uses(const Stream& stream) {
+  return std::any_of(group.calls.begin(), group.calls.end(),
+                     [&](const Pending& pending) { return pending.stream == &stream; });
 }
 
 void group_note(const Status& status) {

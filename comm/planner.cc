@@ -13,6 +13,7 @@ constexpr double kCopyBytesPerUs = 8000;
 // Bytes of "the collective's size" in Cost's sense: the longer buffer.
 double size_of(const Agreement& agreement, const Call& call) {
   const double one = static_cast<double>(call.count) * static_cast<double>(type_bytes(call.type));
+  if (call.blocks != nullptr) return one;  // the sum of all blocks already
   switch (call.collective) {
     case Collective::kAllGather:
     case Collective::kReduceScatter:
@@ -47,6 +48,7 @@ Result<const Algorithm*> choose_algorithm(const Agreement& agreement, const Call
   request.rank = 0;
   request.root = std::max(call.root, 0);
   request.multicast = agreement.multicast;
+  request.unequal_blocks = call.blocks != nullptr;
   if (!agreement.algorithm.empty()) {
     const Algorithm* forced = find_algorithm(agreement.algorithm);
     CHECK(forced != nullptr);  // checked at init
@@ -63,6 +65,7 @@ Result<const Algorithm*> choose_algorithm(const Agreement& agreement, const Call
   const double bytes = size_of(agreement, call);
   for (const Algorithm& algorithm : algorithms()) {
     if (!may_use(agreement, algorithm, request)) continue;
+    if (agreement.ranks < algorithm.least_ranks) continue;
     const double us = modelled_us(agreement, algorithm, request, bytes);
     if (best != nullptr && us >= best_us) continue;
     best = &algorithm;

@@ -23,6 +23,7 @@ class Recorder {
     e.fingerprint.store(fingerprint, std::memory_order_release);
     e.before.store(before, std::memory_order_release);
     e.count.store(call.count, std::memory_order_release);
+    e.blocks_hash.store(call.blocks == nullptr ? 0 : call.blocks->hash, std::memory_order_release);
     e.shape.store(pack(call), std::memory_order_release);
     e.algorithm.store(algorithm, std::memory_order_release);
     e.sequence.store(sequence, std::memory_order_release);
@@ -37,6 +38,7 @@ class Recorder {
     record.fingerprint = e.fingerprint.load(std::memory_order_acquire);
     record.before = e.before.load(std::memory_order_acquire);
     record.count = e.count.load(std::memory_order_acquire);
+    record.blocks_hash = e.blocks_hash.load(std::memory_order_acquire);
     const uint64_t shape = e.shape.load(std::memory_order_acquire);
     const char* algorithm = e.algorithm.load(std::memory_order_acquire);
     if (e.sequence.load(std::memory_order_relaxed) != sequence) return std::nullopt;
@@ -51,7 +53,8 @@ class Recorder {
  private:
   static constexpr size_t kEntries = 128;
   struct alignas(64) Entry {
-    std::atomic<uint64_t> sequence{0}, fingerprint{0}, before{0}, count{0}, shape{0};
+    std::atomic<uint64_t> sequence{0}, fingerprint{0}, before{0}, count{0}, blocks_hash{0},
+        shape{0};
     std::atomic<const char*> algorithm{""};
   };
   static uint64_t pack(const Call& call) {

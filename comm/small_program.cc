@@ -27,7 +27,8 @@ class Maker {
   uint64_t offset_of(const Chunk& chunk) const {
     const int32_t blocks =
         chunk.buffer == Buffer::kInput ? bound_.plan.input_blocks : bound_.plan.output_blocks;
-    return geometry_.begin(chunk.first % blocks) * type_bytes(call_.type);
+    return geometry_.begin(chunk.first % blocks, chunk.buffer == Buffer::kInput) *
+           type_bytes(call_.type);
   }
 
   void add_operand(const Operand& source) {

@@ -25,7 +25,8 @@ void StepRunner::begin(const BoundPlan& bound, const Call& call, const Geometry&
   prescale_ = has_op_ && call.op == RedOp::kPreMulSum;
   const uint64_t span =
       call.count * element_bytes_ *
-      static_cast<uint64_t>(geometry.rule == BlockRule::kSplit ? 1 : bound.plan.blocks);
+      static_cast<uint64_t>(
+          geometry.rule == BlockRule::kSplit || geometry.table != nullptr ? 1 : bound.plan.blocks);
   stream_ = span >= communicator_.stream_bytes();
   kernel_ = has_op_ ? reduce_kernel(call.type, call.op) : nullptr;
   if (const size_t most = static_cast<size_t>(bound.max_operands); lent_.size() < most) {
@@ -54,13 +55,15 @@ void StepRunner::grow_scratch() {
   if (total != 0 && scratch_.size() < total + 64) scratch_.resize(total + 64);
 }
 
-int32_t StepRunner::block_index(const Chunk& chunk, int32_t offset) const {
-  int32_t blocks = bound_->plan.input_blocks;
-  if (chunk.buffer == Buffer::kOutput) blocks = bound_->plan.output_blocks;
+int32_t StepRunner::blocks_of(const Chunk& chunk) const {
   if (chunk.buffer == Buffer::kScratch) {
-    blocks = bound_->plan.scratch_blocks[static_cast<size_t>(chunk.lane)];
+    return bound_->plan.scratch_blocks[static_cast<size_t>(chunk.lane)];
   }
-  const int32_t block = chunk.first + offset;
+  return chunk.buffer == Buffer::kOutput ? bound_->plan.output_blocks : bound_->plan.input_blocks;
+}
+
+int32_t StepRunner::block_index(const Chunk& chunk, int32_t offset) const {
+  const int32_t blocks = blocks_of(chunk), block = chunk.first + offset;
   return block < blocks ? block : block % blocks;
 }
 
@@ -78,16 +81,16 @@ std::byte* StepRunner::block_address(const Chunk& chunk, int32_t offset, uint64_
   auto* base = chunk.buffer == Buffer::kInput
                    ? const_cast<std::byte*>(static_cast<const std::byte*>(call_.send))
                    : static_cast<std::byte*>(call_.recv);
-  const uint64_t element = geometry_.begin(block) + round * geometry_.slice_elements;
+  const uint64_t element =
+      geometry_.begin(block, chunk.buffer == Buffer::kInput) + round * geometry_.slice_elements;
   return base + element * element_bytes_;
 }
 
 bool StepRunner::contiguous(const Chunk& chunk) const {
   if (chunk.blocks == 1) return true;
   return chunk.buffer != Buffer::kScratch && geometry_.rounds == 1 &&
-         block_index(chunk, 0) + chunk.blocks <= (chunk.buffer == Buffer::kInput
-                                                      ? bound_->plan.input_blocks
-                                                      : bound_->plan.output_blocks);
+         block_index(chunk, 0) + chunk.blocks <= blocks_of(chunk) &&
+         (geometry_.table == nullptr || geometry_.table->packed);
 }
 
 uint64_t StepRunner::step_elements(const Step& step, uint64_t round) const {
@@ -222,7 +225,11 @@ bool StepRunner::try_step(const Step& step, uint64_t round, bool* combined) {
       (!forward->prefers_reserve ||
        reference_of(*forward, block_address(step.destination, 0, round), bytes) != 0);
   if (!*combined) {
-    if (!lend_all(step, round, bytes) || destination_busy(step, round)) return false;
+    if (!lend_all(step, round, bytes)) return false;
+    if (destination_busy(step, round)) {
+      waiting_for_ = -1;
+      return false;
+    }
     std::byte* slot = nullptr;
     if (forward != nullptr && !from_destination) {
       slot = forward->send->reserve();

@@ -48,6 +48,7 @@ class StepRunner {
 
  private:
   std::byte* block_address(const Chunk& chunk, int32_t offset, uint64_t round) const;
+  int32_t blocks_of(const Chunk& chunk) const;
   int32_t block_index(const Chunk& chunk, int32_t offset) const;
   bool contiguous(const Chunk& chunk) const;
   uint64_t step_elements(const Step& step, uint64_t round) const;

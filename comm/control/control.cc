@@ -6,8 +6,10 @@
 #include <map>
 #include <mutex>
 #include <set>
+#include <utility>
 
 #include "base/log.h"
+#include "comm/control/deadlock.h"
 #include "comm/control/messages.h"
 #include "comm/control/tree.h"
 
@@ -19,7 +21,14 @@ using namespace control;
 constexpr int64_t kGatherNs = 50'000'000;  // rank 0 asks about reports of this span together
 // What the other side of a mismatch has to speak up.
 constexpr int64_t kSuspicionNs = 1'500'000'000;
-constexpr size_t kMaxSequences = 64;  // whose arrivals are remembered
+// A rank says every second that it waits: older reports are of waits that have ended.
+constexpr int64_t kStallAgeNs = 2'000'000'000;
+// After a rank has left: most often all do, and nothing is to be repaired.
+constexpr int64_t kRepairNs = 500'000'000;
+constexpr int64_t kRepairDialNs = 700'000'000;  // perhaps it has left, too, and we do not know
+constexpr int kRepairRounds = 4;                // through all that may be there
+constexpr size_t kMaxParked = 1024;             // messages that wait for a link
+constexpr size_t kMaxSequences = 64;            // whose arrivals are remembered
 constexpr size_t kMaxMailboxBytes = 64u << 20;
 
 class TreeControl final : public Control {
@@ -35,7 +44,9 @@ class TreeControl final : public Control {
     MessageLinks::Handlers handlers;
     handlers.message = [this](int32_t from, std::string bytes) { on_message(from, bytes); };
     handlers.closed = [this](int32_t peer, bool orderly) { on_closed(peer, orderly); };
-    return links_->open(neighbours_, std::move(handlers), deadline_ns);
+    handlers.linked = [this](int32_t peer, bool up) { on_linked(peer, up); };
+    const std::vector<int32_t> first = neighbours();  // others may come meanwhile
+    return links_->open(first, std::move(handlers), deadline_ns);
   }
 
   void raise(const Status& status) override {
@@ -66,9 +77,19 @@ class TreeControl final : public Control {
   void flood(const std::string& bytes, int32_t except);
   void on_message(int32_t from, const std::string& bytes);
   void on_closed(int32_t peer, bool orderly);
+  void on_linked(int32_t peer, bool up);
+  int32_t parent_now(int32_t rank) const;  // mutex_ held, as hop_to; -1: none, it is the root
+  int32_t hop_to(int32_t rank) const;      // the neighbour on the way there; -1: unknown
+  bool is_neighbour(int32_t rank) const;   // mutex_ held
+  std::vector<int32_t> neighbours() const;
+  void repair_soon(int64_t delay_ns);
+  void repair();
+  void forward_mail(int32_t to, std::string bytes, int32_t from);
   void on_stall(const StallMessage& message);
   void tell_root(const StallMessage& message);
   void ask();  // rank 0
+  void look_for_deadlock();
+  std::string describe_wait(int32_t rank, const StallReport& report, int32_t for_whom) const;
   void on_compare(const CompareMessage& message, const std::string& bytes);
   void compare(const CompareMessage::Side& side);
   void suspect(const CallRecord& call);
@@ -80,14 +101,23 @@ class TreeControl final : public Control {
   const std::unique_ptr<MessageLinks> links_;
   const ControlOptions options_;
   const int32_t rank_;
-  std::vector<int32_t> neighbours_;
 
   mutable std::mutex mutex_;
+  // Those of the tree, later also those who took or were taken for the place of one that left.
+  std::vector<int32_t> neighbours_;
+  std::set<int32_t> unreachable_;  // died, or cannot be linked to
+  int32_t dialling_ = -1;
+  bool repairing_ = false;  // repair() is due
+  int repair_rounds_ = 0;
+  std::vector<std::pair<int32_t, std::string>>
+      parked_;  // mail for a rank whose way is not yet back
   Status error_;
+  std::string error_bytes_;  // what the others are told of it
   bool closed_ = false;
   std::map<uint64_t, std::set<int32_t>> arrived_;
   std::map<uint64_t, Pending> pending_;
   bool asking_ = false;
+  std::map<int32_t, std::pair<StallReport, int64_t>> stalls_;  // rank 0: the last of each, and when
   std::set<std::pair<uint64_t, uint64_t>> suspicions_;  // rank 0: (sequence, fingerprint) asked
   std::map<int32_t, uint64_t> left_;                    // rank: its last collective
   uint64_t suspected_ = UINT64_MAX;                     // sequence for which a timer runs
@@ -112,26 +142,30 @@ void TreeControl::fail(const Status& status, Code code, int32_t origin, const st
     const std::lock_guard lock(mutex_);
     if (!error_.ok()) return;
     error_ = status;
+    error_bytes_ = encode(ErrorMessage{origin, code, text});
     failed_.store(true, std::memory_order_release);
     wake_waiters();
   }
   log_debug("rank {} fails: {}", rank_, status.message());
-  flood(encode(ErrorMessage{origin, code, text}), from);
+  flood(error_bytes_, from);
   if (options_.failed) options_.failed();
 }
 
 void TreeControl::flood(const std::string& bytes, int32_t except) {
-  for (const int32_t neighbour : neighbours_) {
+  for (const int32_t neighbour : neighbours()) {
     if (neighbour != except) links_->send(neighbour, bytes);
   }
 }
 
 void TreeControl::on_closed(int32_t peer, bool orderly) {
-  if (orderly) return;
+  bool repair = false;
   {
     const std::lock_guard lock(mutex_);
-    if (closed_) return;
+    if (closed_ || left_.count(peer) != 0 || orderly) return;
+    unreachable_.insert(peer);
+    repair = !left_.empty();  // else all of its neighbours have seen it, and nobody is cut off
   }
+  if (repair) repair_soon(kRepairNs);
   const Status status = unisono::error(Code::kRemoteError, "{} died", name(peer));
   fail(status, status.code(), rank_, status.message(), peer);
 }
@@ -145,11 +179,7 @@ void TreeControl::on_message(int32_t from, const std::string& bytes) {
     const Status status(record.code, fmt::format("{}: {}", name(record.origin), record.text));
     fail(status, record.code, record.origin, record.text, from);
   } else if (message->stall) {
-    if (rank_ == 0) {
-      on_stall(*message->stall);
-    } else {
-      links_->send(parent_of(rank_), bytes);
-    }
+    tell_root(*message->stall);
   } else if (message->compare) {
     on_compare(*message->compare, bytes);
   } else if (message->left) {
@@ -158,8 +188,8 @@ void TreeControl::on_message(int32_t from, const std::string& bytes) {
     const int32_t to = message->mail->to;
     if (to == rank_) {
       deliver(std::move(*message->mail));
-    } else if (const int32_t next = next_hop(rank_, to); next != from) {
-      links_->send(next, bytes);
+    } else {
+      forward_mail(to, bytes, from);
     }
   }
 }
@@ -191,10 +221,15 @@ void TreeControl::publish_stall(const StallReport& report) {
 }
 
 void TreeControl::tell_root(const StallMessage& message) {
-  if (rank_ == 0) {
+  int32_t up = -1;
+  {
+    const std::lock_guard lock(mutex_);
+    up = parent_now(rank_);
+  }
+  if (up < 0) {
     links_->post([this, message] { on_stall(message); }, 0);
   } else {
-    links_->send(parent_of(rank_), encode(message));
+    links_->send(up, encode(message));
   }
 }
 
@@ -204,19 +239,24 @@ void TreeControl::on_stall(const StallMessage& message) {
   bool start_timer = false;
   {
     const std::lock_guard lock(mutex_);
+    if (!message.report.suspicious) {
+      stalls_[message.from] = {message.report, options_.env->now_ns()};
+    }
     // One answer to a suspicion is enough, however many ranks share it.
     if (suspicions_.size() >= kMaxSequences) suspicions_.clear();
     if (message.report.suspicious && !suspicions_.insert({call.sequence, call.fingerprint}).second)
       return;
-    if (!pending_.count(call.sequence) && pending_.size() >= kMaxSequences) return;
-    Pending& pending = pending_[call.sequence];
-    const bool known =
-        std::any_of(pending.sides.begin(), pending.sides.end(),
-                    [&](const auto& side) { return side.call.fingerprint == call.fingerprint; });
-    if (!known && pending.sides.size() < kMaxRecords) {
-      pending.sides.push_back({message.from, call});
+    if (call.sequence != 0) {
+      if (!pending_.count(call.sequence) && pending_.size() >= kMaxSequences) return;
+      Pending& pending = pending_[call.sequence];
+      const bool known =
+          std::any_of(pending.sides.begin(), pending.sides.end(),
+                      [&](const auto& side) { return side.call.fingerprint == call.fingerprint; });
+      if (!known && pending.sides.size() < kMaxRecords) {
+        pending.sides.push_back({message.from, call});
+      }
+      if (pending.arrived.size() < kMaxArrived) pending.arrived.insert(message.from);
     }
-    if (pending.arrived.size() < kMaxArrived) pending.arrived.insert(message.from);
     start_timer = !asking_ && !message.report.suspicious;
     asking_ |= start_timer;
   }
@@ -238,10 +278,53 @@ void TreeControl::ask() {
     const CompareMessage message{sequence, one.sides, {one.arrived.begin(), one.arrived.end()}};
     on_compare(message, encode(message));
   }
+  look_for_deadlock();
+}
+
+// Send/recv on one rank against a collective on another: no message of either meets the other, and
+// neither call can end. (Nor can sends and receives that wait for each other.)
+void TreeControl::look_for_deadlock() {
+  std::map<int32_t, StallReport> stalls;
+  {
+    const std::lock_guard lock(mutex_);
+    const int64_t oldest = options_.env->now_ns() - kStallAgeNs;
+    std::erase_if(stalls_, [&](const auto& one) { return one.second.second < oldest; });
+    const bool pairs = std::any_of(stalls_.begin(), stalls_.end(),
+                                   [](const auto& one) { return !one.second.first.waits.empty(); });
+    if (!pairs) return;
+    for (const auto& [rank, one] : stalls_) stalls.emplace(rank, one.first);
+  }
+  const std::vector<int32_t> cycle = find_deadlock(stalls, options_.ranks);
+  if (cycle.empty()) return;
+  constexpr size_t kMostNamed = 4;
+  std::string text;
+  for (size_t i = 0; i < std::min(cycle.size(), kMostNamed); ++i) {
+    const int32_t next = cycle[(i + 1) % cycle.size()];
+    text += fmt::format("{}{}", text.empty() ? "" : "; ",
+                        describe_wait(cycle[i], stalls.at(cycle[i]), next));
+  }
+  if (cycle.size() > kMostNamed) text += fmt::format("; and {} more", cycle.size() - kMostNamed);
+  raise(unisono::error(Code::kMismatch, "calls that wait for each other: {}", text));
+}
+
+std::string TreeControl::describe_wait(int32_t rank, const StallReport& report,
+                                       int32_t for_whom) const {
+  if (report.call.sequence != 0) {
+    std::string text = fmt::format("{} called {}", name(rank), describe(report.call));
+    if (report.step >= 0) text += fmt::format(", lane {} step {}", report.lane, report.step);
+    return text + ", waiting for " + name(for_whom);
+  }
+  for (const PairWait& wait : report.waits) {
+    if (wait.peer >= 0 && wait.peer != for_whom) continue;
+    return fmt::format(
+        "{} called {} {} ({}, count {})", name(rank), wait.receive ? "recv from" : "send to",
+        wait.peer < 0 ? "any rank" : name(wait.peer), type_name(wait.type), wait.count);
+  }
+  return name(rank);
 }
 
 void TreeControl::on_compare(const CompareMessage& message, const std::string& bytes) {
-  for (const int32_t child : neighbours_) {
+  for (const int32_t child : neighbours()) {
     if (child > rank_) links_->send(child, bytes);
   }
   {
@@ -288,6 +371,7 @@ void TreeControl::on_left(const LeftMessage& message, int32_t from, const std::s
     wake_waiters();
   }
   flood(bytes, from);
+  repair_soon(kRepairNs);
   if (options_.left) options_.left();
 }
 
@@ -302,6 +386,101 @@ int32_t TreeControl::left_before(uint64_t sequence) const {
 bool TreeControl::has_left(int32_t rank) const {
   const std::lock_guard lock(mutex_);
   return left_.count(rank) != 0;
+}
+
+// ---- A tree whose inner ranks leave ----
+//
+// Who has lost its parent takes the nearest ancestor that is left, or, where the top has gone, the
+// lowest rank. Whatever the two sides missed meanwhile they tell each other then.
+
+int32_t TreeControl::parent_now(int32_t rank) const {
+  const auto there = [this](int32_t one) {
+    return left_.count(one) == 0 && unreachable_.count(one) == 0;
+  };
+  for (int32_t up = parent_of(rank); up >= 0; up = parent_of(up)) {
+    if (there(up)) return up;
+  }
+  for (int32_t other = 0; other < rank; ++other) {
+    if (there(other)) return other;
+  }
+  return -1;
+}
+
+int32_t TreeControl::hop_to(int32_t rank) const {
+  for (int32_t below = rank; below > rank_;) {
+    const int32_t up = parent_now(below);
+    if (up == rank_) return below;
+    below = up;
+  }
+  return parent_now(rank_);
+}
+
+bool TreeControl::is_neighbour(int32_t rank) const {
+  return std::find(neighbours_.begin(), neighbours_.end(), rank) != neighbours_.end();
+}
+
+std::vector<int32_t> TreeControl::neighbours() const {
+  const std::lock_guard lock(mutex_);
+  return neighbours_;
+}
+
+void TreeControl::repair_soon(int64_t delay_ns) {
+  {
+    const std::lock_guard lock(mutex_);
+    const int32_t up = parent_now(rank_);
+    if (closed_ || up < 0 || is_neighbour(up) || std::exchange(repairing_, true)) return;
+  }
+  links_->post([this] { repair(); }, delay_ns);
+}
+
+void TreeControl::repair() {
+  int32_t up = -1;
+  {
+    const std::lock_guard lock(mutex_);
+    repairing_ = false;
+    up = parent_now(rank_);
+    if (closed_ || up < 0 || is_neighbour(up) || dialling_ >= 0) return;
+    dialling_ = up;
+  }
+  links_->connect(up, options_.env->now_ns() + kRepairDialNs);
+}
+
+void TreeControl::on_linked(int32_t peer, bool up) {
+  std::vector<std::string> news;
+  std::vector<std::pair<int32_t, std::string>> parked;
+  {
+    const std::lock_guard lock(mutex_);
+    if (peer == dialling_) dialling_ = -1;
+    if (closed_) return;
+    if (!up) {
+      if (peer < rank_) unreachable_.insert(peer);
+      // On a busy machine somebody may have been too slow.
+      if (parent_now(rank_) < 0 && repair_rounds_++ < kRepairRounds) unreachable_.clear();
+    } else {
+      unreachable_.erase(peer);
+      if (!is_neighbour(peer)) neighbours_.push_back(peer);
+      for (const auto& [rank, last] : left_) news.push_back(encode(LeftMessage{rank, last}));
+      if (!error_.ok()) news.push_back(error_bytes_);
+      parked.swap(parked_);
+    }
+  }
+  for (const std::string& one : news) links_->send(peer, one);
+  for (auto& [to, bytes] : parked) forward_mail(to, std::move(bytes), -1);
+  repair_soon(0);
+}
+
+void TreeControl::forward_mail(int32_t to, std::string bytes, int32_t from) {
+  int32_t next = -1;
+  {
+    const std::lock_guard lock(mutex_);
+    next = hop_to(to);
+    if (next == from) return;
+    if (!is_neighbour(next)) {
+      if (parked_.size() < kMaxParked) parked_.emplace_back(to, std::move(bytes));
+      return;
+    }
+  }
+  links_->send(next, std::move(bytes));
 }
 
 void TreeControl::note_arrived(uint64_t sequence, int32_t rank) {
@@ -331,7 +510,7 @@ void TreeControl::post(int32_t to, const std::string& key, std::string payload) 
   if (to == rank_) {
     deliver(std::move(message));
   } else {
-    links_->send(next_hop(rank_, to), encode(message));
+    forward_mail(to, encode(message), -1);
   }
 }
 
@@ -408,6 +587,9 @@ std::string describe(const CallRecord& record) {
     text += type_name(record.type);
     if (has_op(record.collective)) text += fmt::format(", {}", op_name(record.op));
     text += fmt::format(", count {}", record.count);
+    if (record.blocks_hash != 0) {
+      text += fmt::format(", block counts {:08x}", static_cast<uint32_t>(record.blocks_hash));
+    }
     if (has_root(record.collective)) text += fmt::format(", root {}", record.root);
     text += ", ";
   }

@@ -28,6 +28,7 @@ struct CallRecord {
   uint64_t fingerprint = 0;  // of this call and all before it
   uint64_t before = 0;       // of those before it alone: equal where the histories are
   uint64_t count = 0;
+  uint64_t blocks_hash = 0;  // of a v-variant's block counts, else 0
   Collective collective = Collective::kBarrier;
   DataType type = DataType::kInt8;
   RedOp op = RedOp::kSum;
@@ -36,13 +37,36 @@ struct CallRecord {
 };
 std::string describe(const CallRecord& record);  // "all_reduce #7 (float32, sum, count 100, ring)"
 
+// One unfinished send or recv of a waiting rank.
+struct PairWait {
+  bool receive = false;
+  int32_t peer = -1;     // -1: from any rank
+  uint64_t ordinal = 0;  // of its message among those from the sender to the receiver, from 1
+  DataType type = DataType::kUint8;
+  uint64_t count = 0;
+};
+
+// How far a rank has come with send and recv with one peer, its present operation included.
+struct PairTally {
+  int32_t peer = -1;
+  uint64_t sent = 0;      // messages issued to the peer
+  uint64_t received = 0;  // messages of the peer that were matched with a recv
+  uint64_t open = 0;      // receives that may take a further one
+};
+
+inline constexpr size_t kMaxPairWaits = 16, kMaxPairTallies = 256;  // of one report
+
 // What a waiting rank publishes.
 struct StallReport {
-  CallRecord call;
+  CallRecord call;    // sequence 0: not in a collective
   int32_t step = -1;  // of the lane that waits
   int32_t lane = -1;
-  int32_t peer = -1;        // it waits for, -1 unknown
-  bool suspicious = false;  // a message with another fingerprint was received: compare at once
+  int32_t peer = -1;            // it waits for, -1 unknown
+  bool suspicious = false;      // a message with another fingerprint was received: compare at once
+  uint64_t last = 0;            // the collective that it issued last
+  std::vector<PairWait> waits;  // all of these must end; not empty: it is in send/recv
+  std::vector<PairTally> tallies;  // of peers that any message was exchanged with
+  bool all_tallies = true;         // false: there are more, left out
 };
 
 struct ControlOptions {
@@ -77,7 +101,9 @@ class Control {
 
   // A rank that has waited a second tells, and again every second. Rank 0 floods the question;
   // ranks whose record of that sequence differs raise kMismatch naming both sides; every rank
-  // learns which ranks have arrived at that sequence.
+  // learns which ranks have arrived at that sequence. Where the stalled ranks' calls wait for each
+  // other (a recv on one rank against a collective on another), rank 0 raises kMismatch naming
+  // them.
   virtual void publish_stall(const StallReport& report) = 0;
   // Ranks known to be waiting in collective number `sequence` (this one not included), sorted. For
   // the timeout's message.

@@ -15,6 +15,7 @@ void put_call(ByteWriter& writer, const CallRecord& call) {
   writer.put(call.fingerprint);
   writer.put(call.before);
   writer.put(call.count);
+  writer.put(call.blocks_hash);
   writer.put(static_cast<uint8_t>(call.collective));
   writer.put(static_cast<uint8_t>(call.type));
   writer.put(static_cast<uint8_t>(call.op));
@@ -27,6 +28,7 @@ bool get_call(ByteReader& reader, CallRecord& call) {
   call.fingerprint = reader.get<uint64_t>();
   call.before = reader.get<uint64_t>();
   call.count = reader.get<uint64_t>();
+  call.blocks_hash = reader.get<uint64_t>();
   const auto collective = reader.get<uint8_t>();
   const auto type = reader.get<uint8_t>();
   const auto op = reader.get<uint8_t>();

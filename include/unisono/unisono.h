@@ -162,8 +162,9 @@ typedef struct {
 UNI_API uniResult_t uniCommInitStore(uniComm_t* comm, const uniStore_t* store, const char* prefix,
                                      int ranks, int rank, const uniConfig_t* config);
 
-/* Completes all outstanding operations of this rank. The communicator may then only be destroyed.
- */
+/* Completes all outstanding operations of this rank and leaves: ranks that still need it get an
+ * error that names it. The communicator may then only be destroyed. Not while calls of it wait in
+ * an open group (uniInvalidUsage); nor uniCommDestroy. */
 UNI_API uniResult_t uniCommFinalize(uniComm_t comm);
 /* Frees. Outstanding asynchronous operations are completed first (or failed by the deadline). comm
  * may be NULL. */
@@ -253,6 +254,34 @@ UNI_API uniResult_t uniScatter(const void* send, void* recv, size_t count, uniDa
  * place. */
 UNI_API uniResult_t uniAllToAll(const void* send, void* recv, size_t count, uniDataType_t type,
                                 uniComm_t comm, uniStream_t stream);
+
+/* The v-variants: block r has counts[r] elements and begins displs[r] elements into the buffer that
+ * holds all blocks; displs NULL: one after the other. Every rank gives the same counts (ranks
+ * entries; a difference is uniMismatch); displs are this rank's own, and not used where it has no
+ * such buffer. Both are read during the call only. Blocks that are written must not overlap. */
+
+/* recv holds all blocks; send is block rank. In place: send == recv + displs[rank]. */
+UNI_API uniResult_t uniAllGatherV(const void* send, void* recv, const size_t* counts,
+                                  const size_t* displs, uniDataType_t type, uniComm_t comm,
+                                  uniStream_t stream);
+/* send holds all blocks; recv is the reduced block rank. In place: recv == send + displs[rank]. */
+UNI_API uniResult_t uniReduceScatterV(const void* send, void* recv, const size_t* counts,
+                                      const size_t* displs, uniDataType_t type, uniRedOp_t op,
+                                      uniComm_t comm, uniStream_t stream);
+/* recv at root holds all blocks. In place at root: send == recv + displs[root]. */
+UNI_API uniResult_t uniGatherV(const void* send, void* recv, const size_t* counts,
+                               const size_t* displs, uniDataType_t type, int root, uniComm_t comm,
+                               uniStream_t stream);
+/* send at root holds all blocks. In place at root: recv == send + displs[root]. */
+UNI_API uniResult_t uniScatterV(const void* send, void* recv, const size_t* counts,
+                                const size_t* displs, uniDataType_t type, int root, uniComm_t comm,
+                                uniStream_t stream);
+/* Block r of send (sendcounts[r] elements at sdispls[r]) goes to rank r, block r of recv comes from
+ * rank r. sendcounts[r] here must be recvcounts[rank] at rank r. Not in place. Runs as sends and
+ * receives of a group: within one, it is matched in order with those of the same pair. */
+UNI_API uniResult_t uniAllToAllV(const void* send, const size_t* sendcounts, const size_t* sdispls,
+                                 void* recv, const size_t* recvcounts, const size_t* rdispls,
+                                 uniDataType_t type, uniComm_t comm, uniStream_t stream);
 UNI_API uniResult_t uniBarrier(uniComm_t comm, uniStream_t stream);
 
 /* Point to point: matched in order per pair; count and type must agree. peer == own rank is allowed

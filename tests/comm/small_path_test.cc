@@ -120,7 +120,7 @@ TEST(SmallProgram, FollowsThePlansEmissionOrderStepByStep) {
           EXPECT_EQ(small.has_destination, step.has_destination);
           EXPECT_EQ(small.elements, geometry.slice(step.length.first, 0));
           if (!step.has_destination) continue;
-          EXPECT_EQ(small.destination, geometry.begin(step.destination.first) * 4);
+          EXPECT_EQ(small.destination, geometry.begin(step.destination.first, false) * 4);
         }
       }
     }
