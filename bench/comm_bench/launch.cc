@@ -38,16 +38,6 @@ void pin(const std::vector<int>& cores, int rank) {
   (void)sched_setaffinity(0, sizeof set, &set);
 }
 
-uniConfig_t make_config(const Options& options) {
-  uniConfig_t config = UNI_CONFIG_INITIALIZER;
-  if (options.timeout_s > 0) config.timeout_ms = int64_t{options.timeout_s} * 1000;
-  if (!options.transport.empty()) config.transports = options.transport.c_str();
-  if (!options.algorithm.empty()) config.algorithm = options.algorithm.c_str();
-  config.reproducible = options.reproducible ? 1 : 0;
-  config.name = "comm-bench";
-  return config;
-}
-
 int finish(uniComm_t comm, int status) {
   must(uniCommDestroy(comm), "uniCommDestroy");
   return status;
@@ -115,6 +105,20 @@ int run_local(const Options& options, const Body& body) {
 }
 
 }  // namespace
+
+uniConfig_t make_config(const Options& options) {
+  uniConfig_t config = UNI_CONFIG_INITIALIZER;
+  if (options.timeout_s > 0) config.timeout_ms = int64_t{options.timeout_s} * 1000;
+  if (!options.transport.empty()) config.transports = options.transport.c_str();
+  if (!options.algorithm.empty()) config.algorithm = options.algorithm.c_str();
+  config.reproducible = options.reproducible ? 1 : 0;
+  config.name = "comm-bench";
+  return config;
+}
+
+void pin_to_core(int rank) {
+  pin(allowed_cores(), rank);
+}
 
 void must(uniResult_t result, const char* what, uniComm_t comm) {
   if (result == uniSuccess) return;

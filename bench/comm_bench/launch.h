@@ -20,6 +20,11 @@ struct Shared {
 using Body = std::function<int(uniComm_t comm, int rank, int ranks, const Shared& shared)>;
 int launch(const Options& options, const Body& body);
 
+// What the options ask of a communicator; borrows their strings.
+uniConfig_t make_config(const Options& options);
+// Puts this process onto core rank % cores, of those that it may use.
+void pin_to_core(int rank);
+
 // Prints what the library says and ends this process with status 3, if result is not success.
 void must(uniResult_t result, const char* what, uniComm_t comm = nullptr);
 

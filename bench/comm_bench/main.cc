@@ -1,57 +1,22 @@
 // comm-bench: time of collectives between real processes. It uses the public C API alone, as a
 // framework would.
-#include <sys/utsname.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <memory>
 
 #include "bench/comm_bench/bounds.h"
+#include "bench/comm_bench/compare.h"
 #include "bench/comm_bench/launch.h"
 #include "bench/comm_bench/measure.h"
 #include "bench/comm_bench/options.h"
+#include "bench/comm_bench/ping_pong.h"
 #include "bench/comm_bench/report.h"
+#include "bench/comm_bench/versus.h"
+#include "bench/comm_bench/run_facts.h"
 #include "bench/comm_bench/work.h"
 
 namespace bench {
 namespace {
-
-struct WireLine {
-  int32_t rank, pid;
-  char host[64], transport[64];
-};
-
-std::vector<RankLine> gather_lines(const Ranks& ranks) {
-  WireLine mine{};
-  mine.rank = ranks.rank;
-  mine.pid = static_cast<int32_t>(getpid());
-  utsname names{};
-  if (uname(&names) == 0) snprintf(mine.host, sizeof mine.host, "%.63s", names.nodename);
-  uniCommInfo_t info{};
-  info.size = sizeof info;
-  must(uniCommQuery(ranks.comm, &info), "uniCommQuery", ranks.comm);
-  snprintf(mine.transport, sizeof mine.transport, "%.63s", info.transports);
-  std::vector<WireLine> all(static_cast<size_t>(ranks.ranks));
-  must(uniGather(&mine, all.data(), sizeof mine, uniUint8, 0, ranks.comm, nullptr), "uniGather",
-       ranks.comm);
-  std::vector<RankLine> lines;
-  for (const WireLine& line : all)
-    lines.push_back({line.rank, line.pid, line.host, line.transport});
-  return lines;
-}
-
-std::vector<size_t> sizes_to_run(const Options& o) {
-  if (o.work == Work::kBarrier) return {0};
-  std::vector<size_t> sizes;
-  for (size_t bytes = o.begin_bytes; bytes <= o.end_bytes;) {
-    sizes.push_back(bytes);
-    const size_t next = o.factor > 1 ? std::max<size_t>(bytes, 1) * o.factor : bytes + o.step_bytes;
-    if (next <= bytes) break;
-    bytes = next;
-  }
-  return sizes;
-}
 
 std::string last_algorithm(uniComm_t comm) {
   uniCommInfo_t info{};
@@ -76,7 +41,7 @@ class Run {
 
   int all() {
     const std::vector<RankLine> lines = gather_lines(ranks_);
-    if (ranks_.rank == 0) report_.header(lines);
+    if (ranks_.rank == 0) report_.header(lines, run_facts(options_, ranks_, lines));
     const int first = options_.root < 0 ? 0 : options_.root;
     const int last = options_.root < 0 ? ranks_.ranks - 1 : options_.root;
     for (const TypeRow& type : options_.types) {
@@ -138,8 +103,14 @@ class Run {
 
 int main(int argc, char** argv) {
   const bench::Options options = bench::parse_options(argc, argv);
+  if (!options.compare.empty()) return bench::compare_files(options.compare[0], options.compare[1]);
+  if (!options.versus_peer.empty()) return bench::run_versus_rank(options);
+  if (!options.versus.empty()) return bench::run_versus(options, argc, argv);
   return bench::launch(options,
                        [&](uniComm_t comm, int rank, int ranks, const bench::Shared& shared) {
-                         return bench::Run(options, {comm, rank, ranks}, shared).all();
+                         const bench::Ranks all{comm, rank, ranks};
+                         if (options.work == bench::Work::kPingPong)
+                           return bench::ping_pong(options, all);
+                         return bench::Run(options, all, shared).all();
                        });
 }

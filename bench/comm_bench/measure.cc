@@ -53,7 +53,22 @@ double batch(const Options& options, const Ranks& ranks, WorkBuffers& buffers,
   return total / options.iterations;
 }
 
+double over_ranks(const std::vector<double>& times, int how) {
+  if (how == 0) return times.front();
+  if (how == 2) return *std::min_element(times.begin(), times.end());
+  if (how == 3) return *std::max_element(times.begin(), times.end());
+  double sum = 0;
+  for (const double t : times) sum += t;
+  return sum / static_cast<double>(times.size());
+}
+
 }  // namespace
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
 
 double now_us() {
   timespec t{};
@@ -82,19 +97,28 @@ size_t Ranks::sum(size_t value) const {
   return out;
 }
 
+std::vector<double> Ranks::everyone(double value) const {
+  std::vector<double> all(static_cast<size_t>(ranks));
+  must(uniAllGather(&value, all.data(), 1, uniFloat64, comm, nullptr), "uniAllGather", comm);
+  return all;
+}
+
 Timing time_case(const Options& options, const Ranks& ranks, WorkBuffers& buffers,
                  const WorkBuffers::Case& c, uniStream_t stream) {
   Timing timing;
   buffers.fill_inputs(c);
   for (int i = 0; i < options.warmup; i++) buffers.issue(c, stream);
   if (stream != nullptr) must(uniStreamSynchronize(stream), "uniStreamSynchronize", ranks.comm);
-  std::vector<double> batches, singles;
+  std::vector<double> singles;
+  std::vector<std::vector<double>> of_rank(static_cast<size_t>(ranks.ranks));
   for (int b = 0; b < options.batches; b++) {
-    batches.push_back(
-        ranks.combine(batch(options, ranks, buffers, c, stream, &singles), options.average));
+    const std::vector<double> times =
+        ranks.everyone(batch(options, ranks, buffers, c, stream, &singles));
+    timing.batches.push_back(over_ranks(times, options.average));
+    for (size_t r = 0; r < times.size(); r++) of_rank[r].push_back(times[r]);
   }
-  std::sort(batches.begin(), batches.end());
-  timing.us = batches[batches.size() / 2];
+  timing.us = median(timing.batches);
+  for (const std::vector<double>& times : of_rank) timing.rank_us.push_back(median(times));
   timing.spread = spread_of(std::move(singles));
   if (options.check == 0) return timing;
   // One call on fresh values, since an in-place call changes its own input.

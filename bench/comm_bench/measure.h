@@ -17,6 +17,8 @@ struct Timing {
   double us = 0;     // a call
   size_t wrong = 0;  // elements, over all ranks
   Spread spread;
+  std::vector<double> batches;  // a call in each batch, over ranks; in the order of time
+  std::vector<double> rank_us;  // a call at each rank: the median of its batches
   bool checked = false;
 };
 
@@ -27,10 +29,12 @@ struct Ranks {
   // Over all ranks: 0 rank 0's, 1 average, 2 least, 3 most.
   double combine(double value, int how) const;
   size_t sum(size_t value) const;
+  std::vector<double> everyone(double value) const;  // by rank
 };
 
 Timing time_case(const Options& options, const Ranks& ranks, WorkBuffers& buffers,
                  const WorkBuffers::Case& c, uniStream_t stream);
+double median(std::vector<double> values);  // of an even number the upper one; 0 of none
 double now_us();
 
 }  // namespace bench

@@ -1,6 +1,7 @@
 #include "bench/comm_bench/options.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdlib>
 
 namespace bench {
@@ -21,6 +22,7 @@ constexpr WorkRow kWorks[] = {
     {Work::kAllToAll, "all_to_all"},
     {Work::kSendRecv, "sendrecv"},
     {Work::kBarrier, "barrier"},
+    {Work::kPingPong, "pingpong"},
 };
 
 // "64M" in binary units, as nccl-tests reads it.
@@ -55,13 +57,15 @@ std::vector<Row> pick(const std::vector<Row>& rows, const std::string& word, con
 }
 
 struct Words {
-  std::string begin = "32M", end, step = "1M", op = "sum", type = "float", buffers = "private",
-              cache = "hot";
+  std::string begin, end, step = "1M", op = "sum", type = "float", buffers = "private",
+                          cache = "hot";
 };
 
 void add_nccl_flags(CLI::App& app, Options& o, Words& words) {
-  app.add_option("-b,--minbytes", words.begin, "first size (K, M, G are binary; default 32M)");
-  app.add_option("-e,--maxbytes", words.end, "last size (default: the first)");
+  app.add_option("-b,--minbytes", words.begin,
+                 "first size (K, M, G are binary; default 32M; pingpong: latency's, 8)");
+  app.add_option("-e,--maxbytes", words.end,
+                 "last size (default: the first; pingpong: bandwidth's, 4M)");
   app.add_option("-i,--stepbytes", words.step, "step between sizes (default 1M)");
   app.add_option("-f,--stepfactor", o.factor, "factor between sizes; over 1 it replaces the step");
   app.add_option("-n,--iters", o.iterations, "timed calls a batch (20)")
@@ -97,6 +101,17 @@ void add_own_flags(CLI::App& app, Options& o, Words& words) {
       ->check(CLI::IsMember({"hot", "rewrite", "cold"}));
   app.add_flag("--reproducible", o.reproducible, "ask for bits that depend on nothing but inputs");
   app.add_flag("--stream", o.use_stream, "issue on a host stream instead of blocking calls");
+  app.add_option("--report", o.report_file, "also write the results as a page with plots");
+  app.add_option("--compare", o.compare,
+                 "two files of -J: which rows differ, by a rank test of their batches; measures "
+                 "nothing. Exit status 0: no row differs, 1: some do, 2: a file cannot be compared")
+      ->expected(2)
+      ->type_name("A.json B.json");
+  app.add_option("--versus", o.versus,
+                 "other libraries in the same processes, batch by batch: openmpi, openmpi-ucx, "
+                 "openmpi-tcp, mpich, gloo, or a name given to bench/peers/setup; with --ranks");
+  app.add_option("--versus-peer", o.versus_peer)->group("");
+  app.add_option("--versus-folder", o.versus_folder)->group("");
   app.add_flag("--bound", o.bound, "measure this machine's own bounds beside each size");
 }
 
@@ -125,10 +140,37 @@ bool has_op(Work work) {
   return work == Work::kAllReduce || work == Work::kReduce || work == Work::kReduceScatter;
 }
 
+std::vector<size_t> sizes_to_run(const Options& o) {
+  if (o.work == Work::kBarrier) return {0};
+  std::vector<size_t> sizes;
+  for (size_t bytes = o.begin_bytes; bytes <= o.end_bytes;) {
+    sizes.push_back(bytes);
+    const size_t next = o.factor > 1 ? std::max<size_t>(bytes, 1) * o.factor : bytes + o.step_bytes;
+    if (next <= bytes) break;
+    bytes = next;
+  }
+  return sizes;
+}
+
 bool has_root(Work work) {
   return work == Work::kReduce || work == Work::kBroadcast || work == Work::kGather ||
          work == Work::kScatter;
 }
+
+namespace {
+
+void set_sizes(Options& o, const Words& words) {
+  const bool pairs = o.work_name == "pingpong";
+  const char* const first = pairs ? "8" : "32M";
+  o.begin_bytes = parse_size(words.begin.empty() ? first : words.begin);
+  if (!words.end.empty()) {
+    o.end_bytes = parse_size(words.end);
+  } else {
+    o.end_bytes = pairs ? std::max<size_t>(o.begin_bytes, 4u << 20) : o.begin_bytes;
+  }
+}
+
+}  // namespace
 
 Options parse_options(int argc, char** argv) {
   Options o;
@@ -138,15 +180,17 @@ Options parse_options(int argc, char** argv) {
       "comm-bench"};
   std::vector<std::string> names;
   for (const WorkRow& row : kWorks) names.emplace_back(row.name);
-  app.add_option("collective", o.work_name, "what to time")
-      ->required()
+  app.add_option("collective", o.work_name,
+                 "what to time; pingpong: latency and bandwidth between all pairs of ranks")
       ->check(CLI::IsMember(names));
   add_nccl_flags(app, o, words);
   add_own_flags(app, o, words);
   try {
     app.parse(argc, argv);
-    o.begin_bytes = parse_size(words.begin);
-    o.end_bytes = words.end.empty() ? o.begin_bytes : parse_size(words.end);
+    if (o.work_name.empty() && o.compare.empty()) throw CLI::RequiredError("collective");
+    set_sizes(o, words);
+    if (!o.versus.empty() && o.ranks < 1)
+      throw CLI::ValidationError("--versus", "needs --ranks N");
     o.step_bytes = parse_size(words.step);
     o.types = pick(type_rows(), words.type, "-d");
     o.ops = pick(op_rows(), words.op, "-o");
@@ -158,6 +202,7 @@ Options parse_options(int argc, char** argv) {
   for (const WorkRow& row : kWorks) {
     if (o.work_name == row.name) o.work = row.work;
   }
+  for (int i = 1; i < argc; i++) o.flags += std::string(i > 1 ? " " : "") + argv[i];
   if (!has_op(o.work)) o.ops = {{uniSum, "none"}};
   o.registered = words.buffers == "registered";
   o.cache = words.cache == "cold"      ? Cache::kCold

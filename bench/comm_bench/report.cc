@@ -3,7 +3,7 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <fstream>
+#include <utility>
 
 namespace bench {
 namespace {
@@ -12,23 +12,12 @@ double algorithm_gbps(const Row& row, const Timing& t) {
   return t.us > 0 ? static_cast<double>(row.c.sizes.bytes) / t.us * 1e-3 : 0;
 }
 
-std::string version_text() {
-  int version = 0;
-  (void)uniGetVersion(&version);
-  return std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." +
-         std::to_string(version % 100);
-}
-
-const char* cache_name(Cache cache) {
-  return cache == Cache::kHot ? "hot" : cache == Cache::kRewrite ? "rewrite" : "cold";
-}
-
 }  // namespace
 
 Report::Report(const Options& options, int ranks)
     : options_(options), ranks_(ranks), terminal_(isatty(STDERR_FILENO) == 1) {}
 
-void Report::header(const std::vector<RankLine>& lines) {
+void Report::header(const std::vector<RankLine>& lines, Json facts) {
   printf("# comm-bench %s libunisono %s\n", version_text().c_str(), version_text().c_str());
   printf(
       "# collective %s minBytes %zu maxBytes %zu %s %zu warmup %d iters %d batches %d (median) "
@@ -40,28 +29,9 @@ void Report::header(const std::vector<RankLine>& lines) {
       options_.iterations, options_.batches, options_.average, options_.check,
       options_.registered ? "registered" : "private", cache_name(options_.cache),
       options_.use_stream ? "stream" : "blocking");
-  json_["version"] = version_text();
-  json_["config"] = {{"collective", options_.work_name},
-                     {"ranks", ranks_},
-                     {"warmup", options_.warmup},
-                     {"iterations", options_.iterations},
-                     {"batches", options_.batches},
-                     {"average", options_.average},
-                     {"buffers", options_.registered ? "registered" : "private"},
-                     {"cache", cache_name(options_.cache)},
-                     {"transport", options_.transport},
-                     {"algorithm", options_.algorithm},
-                     {"reproducible", options_.reproducible}};
-  for (const RankLine& line : lines) {
-    printf("#  Rank %2d Pid %6d on %s device cpu transport %s\n", line.rank, line.pid,
-           line.host.c_str(), line.transport.c_str());
-    json_["devices"].push_back({{"rank", line.rank},
-                                {"pid", line.pid},
-                                {"host", line.host},
-                                {"device", "cpu"},
-                                {"transport", line.transport}});
-  }
-  json_["results"] = nlohmann::ordered_json::array();
+  print_lines(lines);
+  json_ = std::move(facts);
+  json_["results"] = Json::array();
   printf("#\n#%51s %-31s %-31s\n", "", "           out-of-place", "             in-place");
   printf("#%11s %12s %9s %8s %6s %9s %7s %7s %6s %9s %7s %7s %6s  %s\n", "size", "count", "type",
          "redop", "root", "time", "algbw", "busbw", "#wrong", "time", "algbw", "busbw", "#wrong",
@@ -81,15 +51,16 @@ void Report::clear_progress() {
   if (terminal_) fprintf(stderr, "\r\033[K");
 }
 
-nlohmann::ordered_json Report::timing_json(const Row& row, const Timing& t) const {
+Json Report::timing_json(const Row& row, const Timing& t) const {
   const double alg = algorithm_gbps(row, t);
-  nlohmann::ordered_json j = {
-      {"time", t.us}, {"alg_bw", alg}, {"bus_bw", alg * bus_factor(options_.work, ranks_)}};
+  Json j = {{"time", t.us}, {"alg_bw", alg}, {"bus_bw", alg * bus_factor(options_.work, ranks_)}};
   if (t.checked) {
     j["nwrong"] = t.wrong;
   } else {
     j["nwrong"] = nullptr;
   }
+  j["batches"] = t.batches;
+  j["ranks"] = t.rank_us;
   if (options_.per_iteration) {
     j["spread"] = {
         {"min", t.spread.min}, {"max", t.spread.max}, {"p99", t.spread.p99}, {"cv", t.spread.cv}};
@@ -125,13 +96,13 @@ void Report::row(const Row& r) {
     printf("#   per call (us): min %.3f max %.3f p99 %.3f cv %.3f\n", s.min, s.max, s.p99, s.cv);
   }
   fflush(stdout);
-  nlohmann::ordered_json j = {{"size", r.c.sizes.bytes},
-                              {"count", r.c.sizes.elements},
-                              {"type", r.c.type->name},
-                              {"redop", r.op},
-                              {"root", has_root(options_.work) ? r.c.root : -1},
-                              {"algorithm", r.algorithm},
-                              {"out_of_place", timing_json(r, r.out_of_place)}};
+  Json j = {{"size", r.c.sizes.bytes},
+            {"count", r.c.sizes.elements},
+            {"type", r.c.type->name},
+            {"redop", r.op},
+            {"root", has_root(options_.work) ? r.c.root : -1},
+            {"algorithm", r.algorithm},
+            {"out_of_place", timing_json(r, r.out_of_place)}};
   if (r.has_in_place) j["in_place"] = timing_json(r, r.in_place);
   if (r.bound_us > 0) {
     j["bound"] = {
@@ -148,15 +119,8 @@ bool Report::footer() {
   fflush(stdout);
   json_["out_of_bounds"] = {{"count", wrong_}, {"okay", wrong_ == 0}};
   json_["average_bus_bandwidth"] = average;
-  if (options_.json_file.empty()) return wrong_ == 0;
-  std::ofstream file(options_.json_file);
-  file << json_.dump(2) << "\n";
-  file.close();
-  if (!file) {
-    fprintf(stderr, "comm-bench: cannot write %s\n", options_.json_file.c_str());
-    return false;
-  }
-  return wrong_ == 0;
+  const bool written = write_files(options_, json_);
+  return wrong_ == 0 && written;
 }
 
 }  // namespace bench

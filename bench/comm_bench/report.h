@@ -1,20 +1,16 @@
-// The table on standard output (nccl-tests' columns) and the JSON file. Rank 0 only.
+// The table on standard output (nccl-tests' columns) and the same as JSON. Rank 0 only.
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "bench/comm_bench/json.h"
 #include "bench/comm_bench/measure.h"
 #include "bench/comm_bench/options.h"
+#include "bench/comm_bench/run_facts.h"
 #include "bench/comm_bench/work.h"
 
 namespace bench {
-
-struct RankLine {
-  int rank = 0, pid = 0;
-  std::string host, transport;
-};
 
 struct Row {
   WorkBuffers::Case c;
@@ -29,16 +25,15 @@ struct Row {
 class Report {
  public:
   Report(const Options& options, int ranks);
-  void header(const std::vector<RankLine>& lines);
-  void progress(const std::string& text);  // on a terminal only
+  void header(const std::vector<RankLine>& lines, Json facts);  // of run_facts()
+  void progress(const std::string& text);                       // on a terminal only
   void row(const Row& row);
-  // The footer; writes the JSON file. False if elements were wrong or the file could not be
-  // written.
+  // The footer; writes the files. False if elements were wrong or a file could not be written.
   bool footer();
 
  private:
   void clear_progress();
-  nlohmann::ordered_json timing_json(const Row& row, const Timing& timing) const;
+  Json timing_json(const Row& row, const Timing& timing) const;
 
   const Options& options_;
   int ranks_;
@@ -46,7 +41,7 @@ class Report {
   size_t wrong_ = 0;
   double bus_sum_ = 0;
   size_t bus_count_ = 0;
-  nlohmann::ordered_json json_;
+  Json json_;
 };
 
 }  // namespace bench

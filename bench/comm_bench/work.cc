@@ -138,11 +138,14 @@ void WorkBuffers::rewrite_input(const Case& c) {
   for (size_t i = 0; i < bytes; i += 64) *const_cast<volatile char*>(at + i) = at[i];
 }
 
-void WorkBuffers::issue(const Case& c, uniStream_t stream) {
+WorkBuffers::Pointers WorkBuffers::next(const Case& c) {
   const int copy = next_;
   next_ = (next_ + 1) % copies_;
-  const char* send = send_pointer(c, copy);
-  char* recv = recv_pointer(c, copy);
+  return {send_pointer(c, copy), recv_pointer(c, copy)};
+}
+
+void WorkBuffers::issue(const Case& c, uniStream_t stream) {
+  const auto [send, recv] = next(c);
   const size_t n = c.sizes.count;
   const uniDataType_t t = c.type->type;
   uniResult_t result = uniSuccess;
@@ -174,6 +177,8 @@ void WorkBuffers::issue(const Case& c, uniStream_t stream) {
     case Work::kBarrier:
       result = uniBarrier(comm_, stream);
       break;
+    case Work::kPingPong:
+      break;  // ping_pong.cc
     case Work::kSendRecv:
       must(uniGroupStart(), "uniGroupStart");
       must(uniSend(send, n, t, (rank_ + 1) % ranks_, comm_, stream), "uniSend");

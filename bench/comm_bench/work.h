@@ -38,6 +38,12 @@ class WorkBuffers {
   void fill_inputs(const Case& c);    // and spoils outputs
   void rewrite_input(const Case& c);  // the same values again: only the cache state changes
   void issue(const Case& c, uniStream_t stream);  // one call; walks to the next copy when cold
+  // The buffers that issue() would use, for somebody else's call; walks on as it does.
+  struct Pointers {
+    const char* send;
+    char* recv;
+  };
+  Pointers next(const Case& c);
   size_t wrong(const Case& c) const;              // elements of this rank's output
 
  private:
