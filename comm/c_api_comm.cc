@@ -7,6 +7,7 @@
 #include "comm/group.h"
 #include "comm/handles.h"
 #include "comm/memory.h"
+#include "comm/reduce/kernels.h"
 #include "comm/split.h"
 
 using unisono::Code;
@@ -70,6 +71,12 @@ Status init_all(uniComm_t* comms, int ranks, const uniConfig_t* config) {
   TRY_ASSIGN(auto all, create_all(settings, ranks));
   for (int r = 0; r < ranks; r++) comms[r] = new uniComm{std::move(all[static_cast<size_t>(r)])};
   return {};
+}
+
+Status not_in_group(const uniComm& comm, const char* what) {
+  if (!group_uses(*comm.communicator)) return {};
+  return error(Code::kInvalidUsage,
+               "comm: calls of it wait in the open group; {} after uniGroupEnd", what);
 }
 
 int64_t deadline_of(const Settings& settings) {
@@ -154,6 +161,7 @@ Status query(uniComm_t comm, uniCommInfo_t* out) {
   fill_text(info.transports, sizeof info.transports, c.transports_in_use());
   fill_text(info.last_algorithm, sizeof info.last_algorithm, c.last_algorithm());
   fill_text(info.last_transport, sizeof info.last_transport, c.transports_in_use());
+  fill_text(info.kernels, sizeof info.kernels, kernel_target());
   return copy_info(info, out);
 }
 
@@ -273,18 +281,22 @@ uniResult_t uniCommInitStore(uniComm_t* comm, const uniStore_t* store, const cha
 }
 
 uniResult_t uniCommFinalize(uniComm_t comm) {
-  const Status status = unisono::check_comm(comm);
+  Status status = unisono::check_comm(comm);
+  if (status.ok()) status = unisono::not_in_group(*comm, "finalize it");
   if (!status.ok()) return unisono::report(status);
   comm->communicator->env().enter(comm->communicator->rank());
   comm->communicator->drain();
   comm->communicator->env().leave(comm->communicator->rank());
   comm->finalized = true;
+  comm->communicator->leave();  // who still waits for this rank learns it now
   return comm->communicator->failed() ? unisono::report(comm->communicator->status()) : uniSuccess;
 }
 
 uniResult_t uniCommDestroy(uniComm_t comm) {
   if (comm == nullptr) return uniSuccess;
   if (!unisono::net::is_forked_child()) {
+    const Status status = unisono::not_in_group(*comm, "destroy it");
+    if (!status.ok()) return unisono::report(status);
     unisono::Env& env = comm->communicator->env();
     const int32_t rank = comm->communicator->rank();
     if (!comm->communicator->idle()) {

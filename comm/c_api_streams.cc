@@ -1,5 +1,6 @@
 // Host streams and events of unisono.h.
 #include "base/net/event_loop.h"
+#include "comm/group.h"
 #include "comm/handles.h"
 
 using unisono::Code;
@@ -32,7 +33,11 @@ uniResult_t uniStreamCreate(uniStream_t* stream) {
 
 uniResult_t uniStreamDestroy(uniStream_t stream) {
   if (stream == nullptr || unisono::net::is_forked_child()) return uniSuccess;
-  const Status status = not_own_thread(stream, "destroy");
+  Status status = not_own_thread(stream, "destroy");
+  if (status.ok() && unisono::group_uses(stream->stream)) {
+    status = error(Code::kInvalidUsage,
+                   "stream: calls on it wait in the open group; destroy it after uniGroupEnd");
+  }
   if (!status.ok()) return unisono::report(status);
   delete stream;
   return uniSuccess;

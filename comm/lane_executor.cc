@@ -27,7 +27,10 @@ bool LaneExecutor::advance_lane(size_t index) {
   const std::vector<Step>& steps = bound_->plan.lanes[index].steps;
   if (lane.round == rounds_ || steps.empty()) return false;
   const Step& step = steps[static_cast<size_t>(lane.step)];
-  if (!awaits_passed(step, lane.round)) return false;
+  if (!awaits_passed(step, lane.round)) {
+    lane.waiting_for = -1;  // for another lane
+    return false;
+  }
   const bool was_combined = lane.combined;
   if (!runner_.try_step(step, lane.round, &lane.combined)) {
     lane.waiting_for = runner_.waiting_for();

@@ -30,6 +30,8 @@ class Operation {
   virtual void abandon() = 0;
   // Where it waits, for diagnosis; call.sequence is 0 for what has no sequence (send/recv).
   virtual StallReport stall() const = 0;
+  // Adds to the report what others need to know to tell whether it can still end (send/recv).
+  virtual void explain([[maybe_unused]] StallReport* report) const {}
   // What it is, for messages: "all_reduce #7 (float32, sum, count 100, ring)".
   virtual std::string describe() const = 0;
 

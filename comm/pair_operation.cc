@@ -35,7 +35,7 @@ Status PairOperation::open_peers() {
     } else {
       has_any_ = true;
       for (int32_t r = 0; r < comm.ranks(); r++) {
-        if (r != comm.rank()) receives.push_back(r);
+        if (r != comm.rank() && !comm.out_of_reach(r)) receives.push_back(r);
       }
     }
   }
@@ -60,7 +60,8 @@ Status PairOperation::start() {
     const Transfer& t = state.transfer;
     state.bytes = t.count * type_bytes(t.type);
     if (!t.receive) {
-      state.fingerprint = pair_fingerprint(communicator().next_pair_send(t.peer), t.type, t.count);
+      state.ordinal = communicator().next_pair_send(t.peer);
+      state.fingerprint = pair_fingerprint(state.ordinal, t.type, t.count);
       state.matched = true;
     }
   }
@@ -94,7 +95,9 @@ bool PairOperation::advance_send(Peer& peer) {
   const SendOutcome outcome = peer.channel.send->send(header, data);
   if (outcome == SendOutcome::kAgain) return false;
   if (outcome == SendOutcome::kPosted) {
-    pending_.push_back({peer.channel.send, peer.channel.send->accepted(), data, data + bytes});
+    posted_.push_back({{peer.channel.send, peer.channel.send->accepted(), data, data + bytes},
+                       static_cast<size_t>(peer.active)});
+    state.unread++;
   }
   state.moved += bytes;
   if (state.moved == state.bytes) {
@@ -120,7 +123,7 @@ bool PairOperation::match(Peer& peer, const Message& message) {
                     describe_fingerprint(state.fingerprint)));
     return false;
   }
-  comm.next_pair_recv(peer.rank);
+  state.ordinal = comm.next_pair_recv(peer.rank);
   state.matched = true;
   if (t.source != nullptr) *t.source = peer.rank;
   peer.active = index;
@@ -169,8 +172,8 @@ Advance PairOperation::advance() {
   for (Peer& peer : senders_) moved = advance_send(peer) || moved;
   for (Peer& peer : receivers_) moved = advance_recv(peer) || moved;
   if (left_ == 0) {
-    std::erase_if(pending_, [](const PendingSend& p) { return p.end->completed() >= p.ordinal; });
-    if (pending_.empty()) return Advance::kDone;
+    settle_posted();
+    if (posted_.empty()) return Advance::kDone;
   }
   return moved ? Advance::kMoved : Advance::kIdle;
 }
@@ -181,20 +184,72 @@ void PairOperation::abandon() {
   }
 }
 
+void PairOperation::settle_posted() {
+  std::erase_if(posted_, [this](const Posted& posted) {
+    const bool complete = posted.send.end->completed() >= posted.send.ordinal;
+    if (complete) transfers_[posted.transfer].unread--;
+    return complete;
+  });
+}
+
+const PairOperation::State* PairOperation::first_open() const {
+  const auto open = std::find_if(transfers_.begin(), transfers_.end(), [](const State& state) {
+    return !state.done || state.unread > 0;
+  });
+  return open == transfers_.end() ? nullptr : &*open;
+}
+
 StallReport PairOperation::stall() const {
   StallReport report;
-  for (const State& state : transfers_) {
-    if (state.done) continue;
-    report.peer = state.transfer.peer;
-    break;
+  if (const State* open = first_open()) {
+    report.peer = open->transfer.peer;
+    return report;
+  }
+  for (const Peer& peer : senders_) {
+    // What was accepted for it never gets out.
+    if (communicator().out_of_reach(peer.rank)) report.peer = peer.rank;
   }
   return report;
 }
 
+// Of all that is unfinished any part shows that the whole cannot end: the first few do.
+void PairOperation::explain(StallReport* report) const {
+  for (const State& state : transfers_) {
+    const Transfer& t = state.transfer;
+    if (report->waits.size() == kMaxPairWaits) break;
+    if (state.done && state.unread == 0) continue;
+    const bool any = t.peer == kAnySource;
+    // A later receive from the same peer waits for a later message; for this one at least.
+    const uint64_t ordinal = state.matched ? state.ordinal
+                             : any         ? 0
+                                           : communicator().peek_pair_recv(t.peer);
+    if (any && state.matched) continue;  // its sender is at it
+    report->waits.push_back({t.receive, t.peer, ordinal, t.type, t.count});
+  }
+  for (const Peer& peer : receivers_) {
+    const auto takes = [&](const State& state) {
+      return state.transfer.receive && !state.matched &&
+             (state.transfer.peer == peer.rank || state.transfer.peer == kAnySource);
+    };
+    const auto open =
+        static_cast<uint64_t>(std::count_if(transfers_.begin(), transfers_.end(), takes));
+    if (open == 0) continue;
+    auto tally = std::find_if(report->tallies.begin(), report->tallies.end(),
+                              [&](const PairTally& one) { return one.peer == peer.rank; });
+    if (tally == report->tallies.end() && report->tallies.size() == kMaxPairTallies) {
+      report->all_tallies = false;
+      return;
+    }
+    if (tally == report->tallies.end()) {
+      tally = report->tallies.insert(tally, PairTally{peer.rank, 0, 0, 0});
+    }
+    tally->open = open;
+  }
+}
+
 std::string PairOperation::describe() const {
-  const auto open = std::find_if(transfers_.begin(), transfers_.end(),
-                                 [](const State& state) { return !state.done; });
-  if (open == transfers_.end()) return "send/recv";
+  const State* open = first_open();
+  if (open == nullptr) return "send/recv";
   const Transfer& t = open->transfer;
   const std::string peer = communicator().peer_name(t.peer);
   return fmt::format("{} {} ({}, count {}, {} of {} bytes moved)",

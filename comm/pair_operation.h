@@ -33,12 +33,15 @@ class PairOperation : public Operation {
   Advance advance() override;
   void abandon() override;
   StallReport stall() const override;
+  void explain(StallReport* report) const override;
   std::string describe() const override;
 
  private:
   struct State {
     Transfer transfer;
     uint64_t fingerprint = 0;
+    uint64_t ordinal = 0;           // of its message in the pair; of a receive: once matched
+    int unread = 0;                 // of its slices posted, how many the transport still reads
     uint64_t moved = 0, bytes = 0;  // of the payload
     bool matched = false, done = false;
   };
@@ -48,7 +51,13 @@ class PairOperation : public Operation {
     int active = -1;  // index of the transfer in progress
     const std::byte* hinted = nullptr;
   };
+  struct Posted {
+    PendingSend send;
+    size_t transfer = 0;
+  };
   Status open_peers();
+  void settle_posted();
+  const State* first_open() const;
   int next_for(int32_t peer, bool receive) const;
   bool advance_send(Peer& peer);
   bool advance_recv(Peer& peer);
@@ -59,7 +68,7 @@ class PairOperation : public Operation {
 
   std::vector<State> transfers_;
   std::vector<Peer> senders_, receivers_;
-  std::vector<PendingSend> pending_;
+  std::vector<Posted> posted_;
   size_t left_ = 0;
 };
 

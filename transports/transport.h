@@ -164,6 +164,9 @@ class Transport {
   // failure only for who waits for it: peer_left.
   virtual Status status() const = 0;
   virtual bool peer_left(int32_t peer) const = 0;
+  // Whether there is, or was, a link to the peer. False: nothing of its is on its way, unless it is
+  // sending just now.
+  virtual bool linked([[maybe_unused]] int32_t peer) const { return true; }
   virtual size_t memory_bytes() const = 0;  // mapped or allocated
   // Flushes accepted messages (without blocking the caller for longer than the hand-over takes) and
   // ends all links in order.

@@ -165,7 +165,14 @@ void Core::establish_further(int32_t peer, net::Fd fd) {
   Link& link = links_[peer];
   link = std::move(fresh);
   establish(peer, std::move(fd));
-  if (link.up) enqueue(peer, frame(kGreeting, {}));
+  if (!link.up) {
+    link.over = true;
+    if (handlers_.linked) handlers_.linked(peer, false);
+    return;
+  }
+  std::string greeting = frame(kGreeting, {});
+  link.queued->fetch_add(greeting.size());
+  enqueue(peer, std::move(greeting));
 }
 
 void Core::establish(int32_t peer, net::Fd fd) {

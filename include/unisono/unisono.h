@@ -202,6 +202,7 @@ typedef struct {
   char transports[64];     /* In use, comma-separated. */
   char last_algorithm[32]; /* Of the last collective: "ring". */
   char last_transport[32];
+  char kernels[16]; /* Instruction set of the reduction kernels: "avx2". */
 } uniCommInfo_t;
 UNI_API uniResult_t uniCommQuery(uniComm_t comm, uniCommInfo_t* info);
 

@@ -4,7 +4,9 @@
 #include <memory>
 #include <mutex>
 
+#include "comm/handles.h"
 #include "tests/comm/collective_case.h"
+#include "transports/sim/sim_world.h"
 
 namespace unisono::testing {
 namespace {
@@ -176,6 +178,97 @@ TEST_P(Mismatch, OfSendAndRecvNamesWhatWasSentAndWhatWasExpected) {
   }
 }
 
+// One rank sends or receives where the others call a collective: no message shows it, but the calls
+// wait for each other.
+enum class Pair { kSend, kRecv, kRecvAny };
+struct Crossed {
+  Pair pair;
+  Case collective;
+  int odd;  // the rank that sends or receives, with the next
+};
+
+uniResult_t call_pair(Pair pair, int peer, uniComm_t comm) {
+  std::vector<char> data(8u << 20);  // more than a send gets rid of
+  int from = -1;
+  switch (pair) {
+    case Pair::kSend:
+      return uniSend(data.data(), data.size(), uniInt8, peer, comm, nullptr);
+    case Pair::kRecv:
+      return uniRecv(data.data(), 77, uniInt8, peer, comm, nullptr);
+    case Pair::kRecvAny:
+      return uniRecvAny(data.data(), 77, uniInt8, &from, comm, nullptr);
+  }
+  return uniInternalError;
+}
+
+void run_crossed(const std::string& transport, int ranks, const Crossed& crossed) {
+  const Ranks world(ranks, {transport});
+  if (!world.ok()) return;
+  const int peer = (crossed.odd + 1) % ranks;
+  Case collective = crossed.collective;
+  collective.root = peer;
+  world.run([&](int rank, uniComm_t comm) {
+    UNI_OK(uniBarrier(comm, nullptr));
+    uniResult_t result = uniSuccess;
+    if (rank == crossed.odd) {
+      result = call_pair(crossed.pair, peer, comm);
+    } else {
+      CaseRun run(collective, rank, ranks);
+      result = run.call(comm, nullptr);
+      // A root that only sends may be done with it.
+      if (result == uniSuccess) result = uniBarrier(comm, nullptr);
+    }
+    const std::string text = uniGetLastError(nullptr);
+    EXPECT_EQ(result, uniMismatch) << rank << ": " << text;
+    const std::string odd = "rank " + std::to_string(crossed.odd);
+    const std::string with =
+        crossed.pair == Pair::kRecvAny ? "any rank" : "rank " + std::to_string(peer);
+    const std::string how = crossed.pair == Pair::kSend ? " called send to " : " called recv from ";
+    for (const std::string& part : {odd, how + with, std::string("int8, count "), std::string(" #"),
+                                    std::string("waiting for rank ")}) {
+      EXPECT_NE(text.find(part), std::string::npos) << "no '" << part << "' in: " << text;
+    }
+    EXPECT_TRUE(text.find(kind_name(collective.kind)) != std::string::npos ||
+                text.find("barrier") != std::string::npos)
+        << text;
+    EXPECT_EQ(uniBarrier(comm, nullptr), uniMismatch);
+  });
+}
+
+TEST_P(Mismatch, OfSendOrRecvAgainstACollectiveIsAnErrorOnEveryRankThatNamesBothCalls) {
+  std::vector<Crossed> list;
+  for (const Pair pair : {Pair::kSend, Pair::kRecv, Pair::kRecvAny}) {
+    for (const Kind kind : {Kind::kAllReduce, Kind::kBarrier, Kind::kBroadcast, Kind::kAllToAll}) {
+      for (const size_t count : {size_t{100}, size_t{300'000}}) {
+        const int odd = list.size() % 2 == 0 ? 0 : ranks() - 1;
+        list.push_back({pair, {kind, uniFloat32, uniSum, count, 0, false}, odd});
+      }
+    }
+  }
+  constexpr size_t kAtOnce = 12;
+  for (size_t first = 0; first < list.size(); first += kAtOnce) {
+    std::vector<std::thread> threads;
+    for (size_t i = first; i < std::min(first + kAtOnce, list.size()); i++) {
+      threads.emplace_back([&, i] { run_crossed(transport(), ranks(), list[i]); });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+}
+
+TEST_P(Mismatch, OfTwoReceivesThatWaitForEachOtherIsAnErrorOnEveryRank) {
+  const Ranks world(ranks(), {transport()});
+  ASSERT_TRUE(world.ok());
+  world.run([&](int rank, uniComm_t comm) {
+    char byte = 0;
+    EXPECT_EQ(
+        rank < 2 ? uniRecv(&byte, 1, uniInt8, 1 - rank, comm, nullptr) : uniBarrier(comm, nullptr),
+        uniMismatch);
+    const std::string text = uniGetLastError(nullptr);
+    EXPECT_NE(text.find("called recv from rank 0"), std::string::npos) << text;
+    EXPECT_NE(text.find("called recv from rank 1"), std::string::npos) << text;
+  });
+}
+
 TEST_P(Mismatch, LeavesAnotherCommunicatorOfTheSameProcessWorking) {
   const Ranks failing(ranks(), {transport()}), healthy(ranks(), {transport()});
   ASSERT_TRUE(failing.ok() && healthy.ok());
@@ -208,6 +301,41 @@ INSTANTIATE_TEST_SUITE_P(All, Mismatch,
                          ::testing::Combine(::testing::Values("shm", "tcp", "sim"),
                                             ::testing::Values(2, 3, 5)),
                          name_of);
+
+// In virtual time, so that everybody has long told that he waits.
+TEST(LongWaits, OfSendRecvAndCollectivesForOneSlowRankAreNoMismatch) {
+  constexpr int kRanks = 5;
+  const Ranks world(kRanks, {"sim"});
+  ASSERT_TRUE(world.ok());
+  SimWorld* sim = SimWorld::from(*world[0]->communicator->world());
+  ASSERT_NE(sim, nullptr);
+  world.run([&](int rank, uniComm_t comm) {
+    std::vector<char> data(3'000'000, static_cast<char>(rank));
+    const auto send = [&](int to) {
+      UNI_OK(uniSend(data.data(), data.size(), uniInt8, to, comm, nullptr));
+    };
+    const auto recv = [&](int from) {
+      UNI_OK(uniRecv(data.data(), data.size(), uniInt8, from, comm, nullptr));
+    };
+    const auto slow = [&] { sim->sleep_ns(20'000'000'000); };
+    UNI_OK(uniBarrier(comm, nullptr));
+    for (int round = 0; round < 2; round++) {
+      // 0 waits for 1, which waits for 2, which is slow; 3 waits in a collective, 4 in a send to 0.
+      if (rank == 0) recv(1), recv(4);
+      if (rank == 1) recv(2), send(0);
+      if (rank == 2) slow(), send(1);
+      if (rank == 4) send(0);
+      CaseRun run({Kind::kAllReduce, uniFloat32, uniSum, 1000, 0, false}, rank, kRanks);
+      UNI_OK(run.call(comm, nullptr));
+      EXPECT_EQ(run.wrong(), "");
+      // All but 3 wait in a collective for it, which waits for a message of 2 after it.
+      if (rank == 3) slow();
+      UNI_OK(uniBarrier(comm, nullptr));
+      if (rank == 2) slow(), send(3);
+      if (rank == 3) recv(2);
+    }
+  });
+}
 
 // Another plan can only come from another configuration: that is refused at the start.
 TEST(MismatchOfConfig, IsRefusedAtInitOnEveryRankNamingTheSetting) {

@@ -18,12 +18,18 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (message->stall) bytes = encode(*message->stall);
   if (message->compare) bytes = encode(*message->compare);
   if (message->mail) bytes = encode(*message->mail);
+  if (message->left) bytes = encode(*message->left);
   const auto again = parse(bytes, kRanks);
   CHECK(again.has_value());
   CHECK(again->error.has_value() == message->error.has_value());
   CHECK(again->stall.has_value() == message->stall.has_value());
   CHECK(again->compare.has_value() == message->compare.has_value());
   CHECK(again->mail.has_value() == message->mail.has_value());
+  CHECK(again->left.has_value() == message->left.has_value());
+  if (message->stall) {
+    CHECK(again->stall->report.waits.size() == message->stall->report.waits.size());
+    CHECK(again->stall->report.tallies.size() == message->stall->report.tallies.size());
+  }
   if (message->mail) CHECK(again->mail->payload == message->mail->payload);
   return 0;
 }

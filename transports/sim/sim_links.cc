@@ -100,6 +100,33 @@ Status SimLinks::open(std::span<const int32_t> neighbours, Handlers handlers, in
   return ok_status();
 }
 
+void SimLinks::connect(int32_t to, int64_t) {
+  Lock lock(scheduler_.mutex);
+  if (!port_->opened || port_->closed) return;
+  const int32_t from = std::get<2>(port_->key);
+  SimLinkKey key = port_->key;
+  std::get<2>(key) = to;
+  scheduler_.add_event(
+      arrival_ns(to, 0), port_->world_rank, EventKind::kMessage,
+      [core = core_.get(), port = port_, key, from, to](Lock& held) {
+        const auto found = core->links.find(key);  // not there: closed
+        const std::shared_ptr<SimLinkPort> theirs =
+            found == core->links.end() ? nullptr : found->second;
+        const bool up = theirs != nullptr && !theirs->closed &&
+                        !core->killed[static_cast<size_t>(theirs->world_rank)];
+        if (up) {
+          deliver(held, *theirs, [theirs, from](Lock& inner) {
+            if (!theirs->neighbours.insert(from).second || !theirs->handlers.linked) return;
+            run_handler(inner, *theirs, [&] { theirs->handlers.linked(from, true); });
+          });
+        }
+        if (port->closed) return;
+        if (up) port->neighbours.insert(to);
+        if (!port->handlers.linked) return;
+        run_handler(held, *port, [&] { port->handlers.linked(to, up); });
+      });
+}
+
 int64_t SimLinks::arrival_ns(int32_t neighbour, size_t bytes) {
   int64_t wire_free = 0;  // control messages are too small to queue for the wire
   int64_t& last = port_->last_sent_ns[neighbour];

@@ -38,6 +38,7 @@ class SimLinks final : public MessageLinks {
   SimLinks(std::shared_ptr<SimCore> core, const std::vector<int32_t>& members, int32_t rank);
   ~SimLinks() override { close(); }
   Status open(std::span<const int32_t> neighbours, Handlers handlers, int64_t deadline_ns) override;
+  void connect(int32_t peer, int64_t deadline_ns) override;
   void send(int32_t neighbour, std::string message) override;
   void post(std::function<void()> fn, int64_t delay_ns) override;
   void close() override;

@@ -66,6 +66,10 @@ class TcpTransport final : public Transport {
     return peer >= 0 && peer < context_.ranks && links_[static_cast<size_t>(peer)] != nullptr &&
            links_[static_cast<size_t>(peer)]->peer_left();
   }
+  bool linked(int32_t peer) const override {
+    return peer >= 0 && peer < context_.ranks && links_[static_cast<size_t>(peer)] != nullptr &&
+           links_[static_cast<size_t>(peer)]->was_up();
+  }
   size_t memory_bytes() const override { return state_.memory_bytes; }
   void close() override;
 

@@ -75,6 +75,7 @@ class ForwardTransport : public Transport {
   void disarm() override { inner_->disarm(); }
   Status status() const override { return inner_->status(); }
   bool peer_left(int32_t peer) const override { return inner_->peer_left(peer); }
+  bool linked(int32_t peer) const override { return inner_->linked(peer); }
   size_t memory_bytes() const override { return inner_->memory_bytes(); }
   void close() override { inner_->close(); }
 

@@ -96,6 +96,31 @@ TEST(UniqueIdTest, GlobalAddressesArePreferredAndLoopbackIsTheLastResort) {
   EXPECT_EQ(chosen[2].text(), "169.254.1.1:0");
 }
 
+TEST(UniqueIdTest, ManyBridgesOfOneFamilyDoNotKeepTheOtherOut) {
+  std::vector<net::Address> usable;
+  for (const char* host : {"172.17.0.1", "172.18.0.1", "172.19.0.1", "172.20.0.1", "2001:db8::1"}) {
+    usable.push_back(*net::parse_address(host, 0));
+  }
+  const auto chosen = bootstrap::choose_addresses(usable);
+  ASSERT_EQ(chosen.size(), bootstrap::kMaxIdAddresses);
+  EXPECT_EQ(chosen[0].text(), "172.17.0.1:0");
+  EXPECT_EQ(chosen[1].text(), "172.18.0.1:0");
+  EXPECT_EQ(chosen[2].text(), "[2001:db8::1]:0");
+}
+
+TEST(UniqueIdTest, ALinkLocalAddressKeepsTheInterfaceByWhichItWasReached) {
+  bootstrap::IdFields fields;
+  for (const char* host : {"fe80::1%lo", "10.0.0.1", "2001:db8::1"}) {
+    fields.addresses.push_back(*net::parse_address(host, 7));
+  }
+  const auto read = bootstrap::decode_id(bootstrap::encode_id(fields));
+  ASSERT_TRUE(read.ok()) << read.status().message();
+  ASSERT_EQ(read->addresses.size(), 3u);
+  EXPECT_EQ(read->addresses[0].text(), "[fe80::1%lo]:7");
+  EXPECT_EQ(read->addresses[1].text(), "10.0.0.1:7");
+  EXPECT_EQ(read->addresses[2].text(), "[2001:db8::1]:7");
+}
+
 TEST(RendezvousTest, EveryRankGetsEveryPayloadInRankOrder) {
   const uint64_t seed = std::random_device()();
   SCOPED_TRACE(testing::Message() << "seed " << seed);

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cstring>
 #include <random>
 
@@ -11,6 +12,8 @@
 
 namespace unisono {
 namespace {
+
+using Ranks = std::vector<int32_t>;
 
 TEST(TreeTest, EveryRankIsReachedFromEveryOtherByNextHops) {
   for (int32_t from = 0; from < 100; ++from) {
@@ -162,6 +165,46 @@ TEST(ControlTest, EveryRankLearnsWhoLeftAndAfterWhat) {
   EXPECT_EQ(mail.status().code(), Code::kRemoteError);
 }
 
+// Ranks 9 to 16 are below 1, 17 and 18 below 2, 1 to 8 below 0.
+TEST(ControlTest, WhenInnerRanksHaveLeftNewsStillReachAllOthers) {
+  for (const std::vector<int32_t>& leavers : {Ranks{0}, Ranks{1}, Ranks{0, 1, 2}, Ranks{2, 0, 1}}) {
+    ControlTree tree(19);
+    for (const int32_t rank : leavers) tree[rank].control->close();
+    // Once it has a way to the others again, a rank whose neighbours have all left is heard.
+    tree[18].control->post(10, "key", "value");
+    EXPECT_TRUE(tree[10].control->await(18, "key", in_seconds(60)).ok());
+    tree[10].control->close();
+    const auto there = [&](int32_t rank) {
+      return rank != 10 && std::find(leavers.begin(), leavers.end(), rank) == leavers.end();
+    };
+    for (int32_t rank = 0; rank < 19; ++rank) {
+      if (!there(rank)) continue;
+      const Control& control = *tree[rank].control;
+      EXPECT_TRUE(tree[rank].wait_until([&] { return control.has_left(10); })) << rank;
+      EXPECT_FALSE(control.failed()) << control.error().message();
+    }
+    // Mail finds its way, errors do, and the top of the tree that is left compares stalled calls.
+    tree[18].control->post(9, "key", "value");
+    EXPECT_TRUE(tree[9].control->await(18, "key", in_seconds(60)).ok());
+    tree[17].record(call(7, 222, 64));
+    tree[9].record(call(7, 111, 100));
+    tree[9].control->publish_stall({call(7, 111, 100), 1, 0, 2, false});
+    for (int32_t rank = 0; rank < 19; ++rank) {
+      if (!there(rank)) continue;
+      ASSERT_TRUE(tree[rank].wait_failed()) << rank;
+      EXPECT_EQ(tree[rank].control->error().code(), Code::kMismatch);
+    }
+  }
+}
+
+TEST(ControlTest, WhenAllLeaveOneByOneNobodyFails) {
+  ControlTree tree(19);
+  for (int32_t rank = 0; rank < 19; ++rank) {
+    EXPECT_FALSE(tree[rank].control->failed()) << tree[rank].control->error().message();
+    tree[rank].control->close();
+  }
+}
+
 TEST(ControlTest, EveryRankLearnsWhoHasArrived) {
   ControlTree tree(20);
   for (const int32_t rank : {0, 4, 11, 19}) {
@@ -248,10 +291,17 @@ std::vector<std::string> samples(std::mt19937_64& random) {
   control::CompareMessage compare{
       9, {{1, random_call(random)}, {2, random_call(random)}}, {1, 2, 3}};
   for (auto& side : compare.sides) side.call.sequence = 9;
+  StallReport pairs;
+  pairs.last = random();
+  pairs.waits = {{true, 3, random(), DataType::kInt32, random()}, {false, -1, 0, {}, 1}};
+  pairs.tallies = {{2, random(), random(), 1}};
+  pairs.all_tallies = false;
   return {control::encode(control::ErrorMessage{3, Code::kTimeout, "text"}),
           control::encode(control::StallMessage{4, {random_call(random), 1, 2, 3, true}}),
-          control::encode(compare), control::encode(control::MailMessage{1, 2, "key", "payload"}),
-          control::encode(control::LeftMessage{4, 77})};
+          control::encode(compare),
+          control::encode(control::MailMessage{1, 2, "key", "payload"}),
+          control::encode(control::LeftMessage{4, 77}),
+          control::encode(control::StallMessage{4, pairs})};
 }
 
 TEST(ControlMessageTest, WhatIsEncodedIsParsed) {
@@ -275,6 +325,16 @@ TEST(ControlMessageTest, WhatIsEncodedIsParsed) {
   auto left = control::parse(bytes[4], 5);
   ASSERT_TRUE(left && left->left);
   EXPECT_EQ(left->left->last, 77u);
+  auto pairs = control::parse(bytes[5], 5);
+  ASSERT_TRUE(pairs && pairs->stall);
+  ASSERT_EQ(pairs->stall->report.waits.size(), 2u);
+  EXPECT_TRUE(pairs->stall->report.waits[0].receive);
+  EXPECT_EQ(pairs->stall->report.waits[0].type, DataType::kInt32);
+  EXPECT_EQ(pairs->stall->report.waits[1].peer, -1);
+  ASSERT_EQ(pairs->stall->report.tallies.size(), 1u);
+  EXPECT_EQ(pairs->stall->report.tallies[0].open, 1u);
+  EXPECT_FALSE(pairs->stall->report.all_tallies);
+  EXPECT_EQ(control::encode(*pairs->stall), bytes[5]);
 }
 
 TEST(ControlMessageTest, RanksOutsideTheCommunicatorAreRefused) {
@@ -285,6 +345,7 @@ TEST(ControlMessageTest, RanksOutsideTheCommunicatorAreRefused) {
   EXPECT_FALSE(control::parse(bytes[2], 3));
   EXPECT_FALSE(control::parse(bytes[3], 2));
   EXPECT_FALSE(control::parse(bytes[4], 4));
+  EXPECT_FALSE(control::parse(bytes[5], 3));
 }
 
 TEST(ControlMessageTest, CutOrChangedMessagesNeverReadPastTheirEnd) {

@@ -230,6 +230,23 @@ TEST(MeetTcpTest, TheHandedOutIdDoesNotHoldTheSecret) {
   bootstrap::withdraw_meeting(*id);
 }
 
+TEST(MeetTcpTest, AnotherJobAtTheSamePlaceIsNotTakenForOurs) {
+  auto port = net::listen_on(*net::parse_address("127.0.0.1", 0));
+  ASSERT_TRUE(port.ok());
+  const net::Address place = *net::bound_address(port->get());
+  port->reset();
+  const auto id = bootstrap::meet_at_addresses({place}, 0, {}, in_seconds(60), 5);
+  ASSERT_TRUE(id.ok()) << id.status().message();
+  for (const uint64_t other : {uint64_t{0}, uint64_t{4}}) {
+    const int64_t deadline_ns = real_env().now_ns() + 100'000'000;
+    const auto wrong = bootstrap::meet_at_addresses({place}, 1, {}, deadline_ns, other);
+    EXPECT_EQ(wrong.status().code(), Code::kTimeout);
+    EXPECT_TRUE(contains(wrong.status().message(), "does not know it")) << wrong.status().message();
+  }
+  EXPECT_TRUE(bootstrap::meet_at_addresses({place}, 1, {}, in_seconds(60), 5).ok());
+  bootstrap::withdraw_meeting(*id);
+}
+
 TEST(MeetTcpTest, ATakenPortIsNamed) {
   auto taken = net::listen_on(*net::parse_address("127.0.0.1", 0));
   ASSERT_TRUE(taken.ok());
