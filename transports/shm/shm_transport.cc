@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <map>
 #include <string>
@@ -22,6 +23,14 @@ using namespace shm;  // NOLINT: this file is that namespace's front door
 constexpr char kAddress[] = "unisono-shm-1";  // presence and layout version: all that a peer needs
 constexpr int64_t kLinkNs = 65'000'000'000;   // a little more than a dial may take
 
+// An eighth of a core's L2: the slices that a pipeline works on at once (copied in, reduced, copied out, of
+// each rank) then stay in it. With half of it 1 MiB took 2.5 times as long (docs/performance-log.md).
+uint32_t best_slice_bytes() {
+  const long l2 = ::sysconf(_SC_LEVEL2_CACHE_SIZE);
+  constexpr long kUnknown = 1L << 20;
+  return static_cast<uint32_t>(std::clamp((l2 > 0 ? l2 : kUnknown) / 8, 64L << 10, 256L << 10));
+}
+
 TransportCaps shm_caps() {
   TransportCaps caps;
   caps.name = "shm";
@@ -29,7 +38,7 @@ TransportCaps shm_caps() {
   caps.by_reference = true;
   caps.prefers_reserve = true;
   caps.same_memory = true;
-  caps.slice_bytes = 256U << 10;
+  caps.slice_bytes = best_slice_bytes();
   caps.slots = 4;
   // Of a meeting of two calls, not of the flag alone: up to 8 KiB one meeting beats two.
   caps.latency_us = 1.2;
