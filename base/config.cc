@@ -80,6 +80,7 @@ constexpr Launcher kLaunchers[] = {
      "OMPI_COMM_WORLD_LOCAL_SIZE"},
     {"pmi", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
     {"slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", nullptr},
+    {"kubernetes", "JOB_COMPLETION_INDEX", "WORLD_SIZE", nullptr, nullptr},
 };
 
 void read_settings(Reader& reader, Environment& env) {
@@ -89,6 +90,7 @@ void read_settings(Reader& reader, Environment& env) {
   reader.text("UNISONO_LOG_FILE", env.log_file);
   reader.text("UNISONO_TRANSPORTS", env.transports);
   reader.text("UNISONO_ALGORITHM", env.algorithm);
+  reader.text("UNISONO_PLAN_FILE", env.plan_file);
   reader.text("UNISONO_INTERFACES", env.interfaces);
   reader.text("UNISONO_HOSTID", env.host_id);
   reader.text("UNISONO_JOB_SECRET", env.job_secret);
@@ -110,7 +112,7 @@ void read_launcher(Reader& reader, Environment& env) {
     env.launcher = launcher.name;
     reader.number(launcher.rank, env.rank, 0, INT32_MAX);
     reader.number(launcher.size, env.world_size, 1, INT32_MAX);
-    reader.number(launcher.local_rank, env.local_rank, 0, INT32_MAX);
+    if (launcher.local_rank) reader.number(launcher.local_rank, env.local_rank, 0, INT32_MAX);
     if (launcher.local_size) reader.number(launcher.local_size, env.local_world_size, 1, INT32_MAX);
     break;
   }
@@ -127,6 +129,14 @@ void read_launcher(Reader& reader, Environment& env) {
       env.launcher = "torchrun";
     }
   }
+}
+
+void read_meeting_ways(Reader& reader, Environment& env) {
+  reader.number("PMI_FD", env.pmi_fd, 0, INT32_MAX);
+  env.pmix = find("PMIX_RANK") != nullptr;
+  // A step may have fewer nodes than its job.
+  reader.text("SLURM_JOB_NODELIST", env.slurm_nodes);
+  reader.text("SLURM_STEP_NODELIST", env.slurm_nodes);
 }
 
 void read_job_id(Reader& reader, Environment& env) {
@@ -148,6 +158,7 @@ Environment read_environment() {
   Reader reader(env);
   read_settings(reader, env);
   read_launcher(reader, env);
+  read_meeting_ways(reader, env);
   read_job_id(reader, env);
   return env;
 }

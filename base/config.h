@@ -14,6 +14,7 @@ struct Environment {
   std::string log_file;            // UNISONO_LOG_FILE: default standard error
   std::string transports;          // UNISONO_TRANSPORTS: as uniConfig_t.transports
   std::string algorithm;           // UNISONO_ALGORITHM: as uniConfig_t.algorithm
+  std::string plan_file;           // UNISONO_PLAN_FILE: a plan as text (docs/plan-format.md)
   std::string interfaces;  // UNISONO_INTERFACES: "eth0,ib*" only these, "^docker*" all but these
   std::string host_id;     // UNISONO_HOSTID: overrides the host's identity
   std::string job_secret;  // UNISONO_JOB_SECRET
@@ -28,18 +29,24 @@ struct Environment {
   std::string kernels;      // the word of UNISONO_KERNELS
   // Settings of launchers; -1 or empty is unset. All four come from one launcher, the first whose
   // rank is set.
-  int rank = -1;        // RANK, OMPI_COMM_WORLD_RANK, PMI_RANK, SLURM_PROCID
+  int rank = -1;        // RANK, OMPI_COMM_WORLD_RANK, PMI_RANK, SLURM_PROCID,
+                        // JOB_COMPLETION_INDEX
   int world_size = -1;  // WORLD_SIZE, OMPI_COMM_WORLD_SIZE, PMI_SIZE, SLURM_NTASKS
   int local_rank = -1;  // LOCAL_RANK, OMPI_COMM_WORLD_LOCAL_RANK, MPI_LOCALRANKID, SLURM_LOCALID
   int local_world_size = -1;  // LOCAL_WORLD_SIZE, OMPI_COMM_WORLD_LOCAL_SIZE, MPI_LOCALNRANKS
-  std::string launcher;       // "uni-run", "torchrun", "openmpi", "pmi", "slurm", "env", or empty
-  std::string master_addr;    // MASTER_ADDR
-  int master_port = -1;       // MASTER_PORT
+  std::string launcher;  // "uni-run", "torchrun", "openmpi", "pmi", "slurm", "kubernetes", "env",
+                         // or empty
+  std::string master_addr;       // MASTER_ADDR
+  int master_port = -1;          // MASTER_PORT
   bool use_agent_store = false;  // TORCHELASTIC_USE_AGENT_STORE == "True"
   std::string run_id;            // TORCHELASTIC_RUN_ID
   int restart_count = 0;         // TORCHELASTIC_RESTART_COUNT
   std::string job_id;            // OMPI_MCA_ess_base_jobid, PMIX_NAMESPACE, PMI_JOBID or
                                  // SLURM_JOB_ID.SLURM_STEP_ID: names the job
+  // Ways to meet of ranks on several hosts.
+  int pmi_fd = -1;          // PMI_FD: MPICH's process manager listens at this descriptor
+  bool pmix = false;        // PMIX_RANK is set: a PMIx server started this rank
+  std::string slurm_nodes;  // SLURM_STEP_NODELIST or SLURM_JOB_NODELIST: "node[1-3,7]"
   // The first malformed variable, in words ("UNISONO_TIMEOUT_MS: 'x' is not a number"); empty when
   // all is well. Communicator creation refuses to go on with one.
   std::string problem;

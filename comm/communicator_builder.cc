@@ -9,6 +9,7 @@
 #include "base/bytes.h"
 #include "base/config.h"
 #include "base/log.h"
+#include "base/net/endpoint_address.h"
 #include "comm/collective_operation.h"
 #include "comm/reach.h"
 #include "comm/reduce/kernels.h"
@@ -17,13 +18,20 @@ namespace unisono {
 namespace {
 
 constexpr uint32_t kProtocol =
-    1;  // of payloads, handshakes and frames together: ranks must be equal
+    2;  // of payloads, handshakes and frames together: ranks must be equal
 constexpr size_t kMaxTransports = 16;
+constexpr size_t kMaxPlanProblem = 1024;
 
 // For messages only: nothing is decided by a host's name.
 std::string host_label() {
   utsname names{};
   return uname(&names) == 0 ? names.nodename : "unknown-host";
+}
+
+// Tells machines apart that have one name, as "localhost". Simulated ranks have no address.
+std::string host_key(const std::string& name, const std::string& endpoint_address) {
+  const auto address = net::decode_address(endpoint_address);
+  return address.ok() ? fmt::format("{} {:x}", name, address->identity.network) : name;
 }
 
 // The cores that this process may run on, a bit each. A pinned rank has one; what counts is how
@@ -41,6 +49,10 @@ uint32_t count_bits(const std::string& mask) {
     bits += static_cast<uint32_t>(__builtin_popcount(static_cast<unsigned char>(c)));
   }
   return bits;
+}
+
+std::string plan_words(uint64_t hash) {
+  return hash == 0 ? "no plan" : fmt::format("plan {:016x}", hash);
 }
 
 void add_bits(std::string* mask, const std::string& more) {
@@ -68,8 +80,33 @@ CommunicatorBuilder::CommunicatorBuilder(const Settings& settings, int32_t ranks
   comm_->pair_received_.resize(static_cast<size_t>(ranks));
 }
 
+// A file that is not usable is said to all ranks, so that none waits for this one: join() fails on
+// each.
+void CommunicatorBuilder::load_plan() {
+  Communicator& c = *comm_;
+  if (c.settings_.plan_file.empty()) return;
+  auto loaded = load_plan_file(c.settings_.plan_file, c.rank_, c.ranks());
+  if (loaded.ok()) {
+    c.plan_file_ = std::move(*loaded);
+  } else {
+    plan_problem_ = loaded.status().message().substr(0, kMaxPlanProblem);
+  }
+}
+
+Status CommunicatorBuilder::check_plan() const {
+  const Communicator& c = *comm_;
+  if (!c.plan_file_) return {};
+  const Plan& plan = c.plan_file_->plan;
+  TRY(c.plan_file_->check(c.agreement_));
+  log_info("{}: {} {}; is for {} of {} ranks{}", c.settings_.name, kPlanFileVariable,
+           c.settings_.plan_file, collective_name(plan.collective), plan.ranks,
+           plan.ranks == c.ranks() ? "" : ": not used here");
+  return {};
+}
+
 Status CommunicatorBuilder::prepare(const IdContents* id) {
   Communicator& c = *comm_;
+  load_plan();
   if (id != nullptr) {
     TRY_ASSIGN(c.loop_, net::shared_event_loop());
     net::EndpointOptions options;
@@ -119,6 +156,8 @@ std::string CommunicatorBuilder::payload() const {
   out.put_string(core_mask());
   out.put(static_cast<uint8_t>(c.settings_.reproducible));
   out.put(c.settings_.slice_bytes);
+  out.put(c.plan_file_ ? c.plan_file_->hash : uint64_t{0});
+  out.put_string(plan_problem_);
   out.put(static_cast<uint32_t>(c.transports_.size() - 1));
   for (size_t i = 1; i < c.transports_.size(); i++) {
     out.put_string(c.transports_[i]->caps().name);
@@ -146,6 +185,8 @@ Result<CommunicatorBuilder::RankEntry> CommunicatorBuilder::parse_entry(const st
   entry.core_mask = in.get_string(sizeof(cpu_set_t));
   entry.reproducible = in.get<uint8_t>();
   entry.slice_bytes = in.get<decltype(entry.slice_bytes)>();
+  entry.plan_hash = in.get<uint64_t>();
+  entry.plan_problem = in.get_string(kMaxPlanProblem);
   const auto transports = in.get<uint32_t>();
   if (transports > kMaxTransports) return bad;
   for (uint32_t i = 0; i < transports; i++) {
@@ -157,8 +198,17 @@ Result<CommunicatorBuilder::RankEntry> CommunicatorBuilder::parse_entry(const st
 }
 
 Status CommunicatorBuilder::check_agreement(const std::vector<RankEntry>& entries) const {
+  for (size_t r = 0; r < entries.size(); r++) {
+    if (entries[r].plan_problem.empty()) continue;
+    return error(Code::kInvalidArgument, "{} (on rank {})", entries[r].plan_problem, r);
+  }
   for (size_t r = 1; r < entries.size(); r++) {
     const RankEntry &zero = entries[0], &entry = entries[r];
+    if (entry.plan_hash != zero.plan_hash) {
+      return error(Code::kInvalidArgument,
+                   "{}: rank {} has {}, rank 0 {}: all ranks must have the same", kPlanFileVariable,
+                   r, plan_words(entry.plan_hash), plan_words(zero.plan_hash));
+    }
     if (entry.algorithm != zero.algorithm) {
       return error(Code::kInvalidArgument, "algorithm: rank {} wants '{}', rank 0 '{}'", r,
                    entry.algorithm, zero.algorithm);
@@ -176,8 +226,8 @@ Status CommunicatorBuilder::check_agreement(const std::vector<RankEntry>& entrie
 }
 
 void CommunicatorBuilder::count_hosts(const std::vector<RankEntry>& entries) {
-  // By name is good enough here: it decides how soon to yield and which costs are assumed, not who
-  // shares memory.
+  // Good enough here: it decides how soon to yield and which costs are assumed, not who shares
+  // memory.
   struct Host {
     uint32_t ranks = 0, quota = UINT32_MAX;
     std::string cores;
@@ -185,7 +235,7 @@ void CommunicatorBuilder::count_hosts(const std::vector<RankEntry>& entries) {
   };
   std::map<std::string, Host> hosts;
   for (const RankEntry& entry : entries) {
-    Host& host = hosts[entry.host];
+    Host& host = hosts[host_key(entry.host, entry.endpoint_address)];
     host.ranks++;
     add_bits(&host.cores, entry.core_mask);
     // Fewer than its affinity allows: a quota, which all share.
@@ -193,7 +243,8 @@ void CommunicatorBuilder::count_hosts(const std::vector<RankEntry>& entries) {
     comm_->hosts_.push_back(entry.host);
   }
   for (const auto& [name, host] : hosts) oversubscribed_ = oversubscribed_ || host.oversubscribed();
-  const Host& here = hosts[entries[static_cast<size_t>(comm_->rank_)].host];
+  const RankEntry& mine = entries[static_cast<size_t>(comm_->rank_)];
+  const Host& here = hosts[host_key(mine.host, mine.endpoint_address)];
   // Pinned ranks that have a core each are as good as one rank that has one.
   if (!comm_->world_) set_local_ranks(here.oversubscribed() ? static_cast<int>(here.ranks) : 1);
 }
@@ -255,6 +306,7 @@ Status CommunicatorBuilder::join(const std::vector<std::string>& payloads) {
   Communicator& c = *comm_;
   if (c.ranks() == 1) {
     c.hosts_.push_back(host_label());
+    if (!plan_problem_.empty()) return error(Code::kInvalidArgument, "{}", plan_problem_);
     return {};
   }
   std::vector<RankEntry> entries;
@@ -311,7 +363,12 @@ Status CommunicatorBuilder::judge() {
     TRY_ASSIGN(rows[static_cast<size_t>(r)],
                decode_reach(bytes, c.transports_.size(), c.ranks(), r));
   }
-  TRY_ASSIGN(const Verdict verdict, judge_reach(rows, c.transports_, c.settings_.slice_bytes));
+  auto judged = judge_reach(rows, c.transports_, c.settings_.slice_bytes);
+  if (!judged.ok()) {
+    c.fail(judged.status());  // or the others would hear only that rank 0 has left
+    return judged.status();
+  }
+  const Verdict& verdict = *judged;
   for (int32_t r = 1; r < c.ranks(); r++) {
     c.control_->post(r, "links", encode_verdict(verdict, r, oversubscribed_));
   }
@@ -322,6 +379,7 @@ Status CommunicatorBuilder::judge() {
 Status CommunicatorBuilder::receive_links() {
   Communicator& c = *comm_;
   if (c.ranks() == 1) {
+    TRY(check_plan());
     say_hello();
     return {};
   }
@@ -330,6 +388,7 @@ Status CommunicatorBuilder::receive_links() {
     finish_links(bytes);
   }
   if (c.failed()) return c.status();
+  TRY(check_plan());
   say_hello();
   return {};
 }

@@ -45,6 +45,8 @@ class CommunicatorBuilder {
     uint32_t cores = 1;
     uint8_t reproducible = 0;
     int64_t slice_bytes = 0;
+    uint64_t plan_hash = 0;    // of UNISONO_PLAN_FILE; 0: none
+    std::string plan_problem;  // why that file is not usable on this rank
     std::vector<std::pair<std::string, std::string>> transports;  // name, address
   };
   Result<RankEntry> parse_entry(const std::string& payload, int32_t rank) const;
@@ -54,12 +56,15 @@ class CommunicatorBuilder {
   Status wait_ready();
   void count_hosts(const std::vector<RankEntry>& entries);
   void finish_links(const std::string& verdict);
+  void load_plan();
+  Status check_plan() const;
   void say_hello() const;
 
   std::unique_ptr<Communicator> comm_;
   std::string how_;
   int64_t deadline_ns_;
   bool oversubscribed_ = false;
+  std::string plan_problem_;
 };
 
 }  // namespace unisono

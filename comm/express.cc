@@ -96,14 +96,15 @@ int express_all_reduce(const void* send, void* recv, size_t count, uniDataType_t
                        uniRedOp_t op, uniComm_t handle) {
   if (!usable(handle) || group_open()) return kElsewhere;
   Communicator& comm = *handle->communicator;
+  // First of all: without the turn a stream may be preparing another call in the slot looked at.
+  const uint64_t ticket = comm.issued();
+  if (!comm.has_turn(ticket)) return kElsewhere;
   const Communicator::Prepared* const prepared =
       comm.find_express(static_cast<uint32_t>(type), static_cast<uint32_t>(op), count);
   if (prepared == nullptr) return kElsewhere;
   const SmallProgram& program = prepared->program;
   const SmallStep &sends = program.steps[0], &combines = program.steps[1];
-  const uint64_t ticket = comm.issued();
-  if (!buffers_fit(send, recv, combines.bytes) || !comm.has_turn(ticket) || comm.failed() ||
-      !comm.small_path()) {
+  if (!buffers_fit(send, recv, combines.bytes) || comm.failed() || !comm.small_path()) {
     return kElsewhere;
   }
   const uint64_t sequence = comm.sequence() + 1, before = comm.history();

@@ -65,7 +65,9 @@ Result<const Algorithm*> choose_algorithm(const Agreement& agreement, const Call
   const double bytes = size_of(agreement, call);
   for (const Algorithm& algorithm : algorithms()) {
     if (!may_use(agreement, algorithm, request)) continue;
-    if (agreement.ranks < algorithm.least_ranks) continue;
+    const int32_t least =
+        agreement.multicast ? algorithm.least_ranks_in_one_memory : algorithm.least_ranks;
+    if (agreement.ranks < least) continue;
     const double us = modelled_us(agreement, algorithm, request, bytes);
     if (best != nullptr && us >= best_us) continue;
     best = &algorithm;

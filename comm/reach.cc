@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/bytes.h"
+#include "transports/registry.h"
 
 namespace unisono {
 
@@ -46,6 +47,27 @@ uint8_t pick(const std::vector<ReachRow>& rows, size_t a, size_t b) {
   return 0;
 }
 
+// What there is, in words, for the reader of an error.
+std::string choices(const std::vector<std::unique_ptr<Transport>>& transports) {
+  std::string used, left_out;
+  bool only_memory = true;
+  for (size_t t = 1; t < transports.size(); t++) {
+    const TransportCaps& caps = transports[t]->caps();
+    used += fmt::format("{}{}", used.empty() ? "" : ", ", caps.name);
+    only_memory = only_memory && caps.same_memory;
+  }
+  for (const TransportEntry& entry : transport_registry()) {
+    const std::string_view name = entry.name;
+    const bool is_used = std::any_of(transports.begin(), transports.end(),
+                                     [&](const auto& t) { return name == t->caps().name; });
+    if (is_used || entry.make_world != nullptr) continue;
+    left_out += fmt::format("{}{}", left_out.empty() ? "" : ", ", name);
+  }
+  std::string text = used + (only_memory ? " joins ranks of one host only" : " did not");
+  if (!left_out.empty()) text += "; not used, or not by every rank: " + left_out;
+  return text + " (UNISONO_TRANSPORTS, uniConfig_t.transports)";
+}
+
 }  // namespace
 
 Result<Verdict> judge_reach(const std::vector<ReachRow>& rows,
@@ -60,7 +82,8 @@ Result<Verdict> judge_reach(const std::vector<ReachRow>& rows,
       if (a == b) continue;
       const uint8_t t = pick(rows, a, b);
       if (t == 0) {
-        return error(Code::kRemoteError, "ranks {} and {} have no transport that joins them", a, b);
+        return error(Code::kRemoteError, "ranks {} and {} have no transport that joins them: {}", a,
+                     b, choices(transports));
       }
       v.transport_of[a][b] = t;
       used[t] = true;

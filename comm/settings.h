@@ -20,6 +20,7 @@ struct Settings {
   int64_t timeout_ms = kDefaultTimeoutMs;
   std::vector<TransportChoice> transports;  // in order of preference; never empty
   std::string algorithm;                    // forced; empty: free
+  std::string plan_file;                    // empty: none
   bool reproducible = false;
   std::string name;
   int64_t slice_bytes = 0;  // 0: the transports' wish

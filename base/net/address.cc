@@ -1,7 +1,5 @@
-// Addresses: their text, their parsing, and which of this machine's are worth telling others.
+// Addresses: their text and their parsing.
 #include <arpa/inet.h>
-#include <fnmatch.h>
-#include <ifaddrs.h>
 #include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -31,30 +29,6 @@ std::string text_of_v6(const sockaddr_in6& v6) {
   }
   return fmt::format("[{}{}]:{}", host.data(), scope, ntohs(v6.sin6_port));
 }
-
-struct InterfaceFilter {
-  bool exclude = false;
-  std::vector<std::string> patterns;
-
-  explicit InterfaceFilter(std::string_view text) {
-    if (!text.empty() && text.front() == '^') {
-      exclude = true;
-      text.remove_prefix(1);
-    }
-    while (!text.empty()) {
-      const size_t comma = std::min(text.find(','), text.size());
-      if (comma > 0) patterns.emplace_back(text.substr(0, comma));
-      text.remove_prefix(std::min(comma + 1, text.size()));
-    }
-  }
-  bool matches(const char* name) const {
-    return std::any_of(patterns.begin(), patterns.end(), [&](const std::string& pattern) {
-      return ::fnmatch(pattern.c_str(), name, 0) == 0;
-    });
-  }
-  bool allows(const char* name) const { return patterns.empty() || matches(name) != exclude; }
-  bool asks_for(const char* name) const { return !exclude && matches(name); }
-};
 
 }  // namespace
 
@@ -132,36 +106,6 @@ Result<Address> parse_address(std::string_view host, int port) {
 
 Result<std::vector<Address>> resolve_host(const std::string& host, int port) {
   return look_up(host, port, 0);
-}
-
-Result<std::vector<Address>> local_addresses(const std::string& filter) {
-  const InterfaceFilter interfaces(filter);
-  ifaddrs* list = nullptr;
-  if (::getifaddrs(&list) != 0) return system_error(errno, "getifaddrs");
-  const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> owner(list, ::freeifaddrs);
-  std::vector<Address> usable;
-  std::vector<Address> loopback;
-  bool loopback_wanted = false;
-  for (const ifaddrs* one = list; one != nullptr; one = one->ifa_next) {
-    if (one->ifa_addr == nullptr) continue;
-    const int family = one->ifa_addr->sa_family;
-    if (family != AF_INET && family != AF_INET6) continue;
-    if ((one->ifa_flags & IFF_UP) == 0 || (one->ifa_flags & IFF_RUNNING) == 0) continue;
-    if (!interfaces.allows(one->ifa_name)) continue;
-    Address address;
-    address.length = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
-    std::memcpy(&address.storage, one->ifa_addr, address.length);
-    const bool is_loopback = (one->ifa_flags & IFF_LOOPBACK) != 0;
-    (is_loopback ? loopback : usable).push_back(address);
-    if (is_loopback && interfaces.asks_for(one->ifa_name)) loopback_wanted = true;
-  }
-  if (usable.empty() || loopback_wanted) {
-    usable.insert(usable.end(), loopback.begin(), loopback.end());
-  }
-  if (usable.empty() && !filter.empty()) {
-    return error(Code::kInvalidArgument, "no interface with an address matches '{}'", filter);
-  }
-  return usable;
 }
 
 }  // namespace unisono::net

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/log.h"
+
 namespace unisono::net {
 namespace {
 
@@ -16,6 +18,22 @@ constexpr int64_t kFirstBackoffNs = 4 * kMs;
 constexpr int kMaxDoublings = 7;  // up to about half a second
 constexpr size_t kMaxProbes = 64;
 constexpr size_t kMaxNamedErrors = 4;
+
+const char* purpose_name(Purpose purpose) {
+  switch (purpose) {
+    case Purpose::kControl:
+      return "control";
+    case Purpose::kShm:
+      return "shm";
+    case Purpose::kTcp:
+      return "tcp";
+    case Purpose::kUcx:
+      return "ucx";
+    case Purpose::kRendezvous:
+      return "rendezvous";
+  }
+  return "unknown";
+}
 
 // A link-local address of another host means one of our interfaces, and it does not say which.
 std::vector<uint32_t> link_local_scopes() {
@@ -115,6 +133,7 @@ void Dial::changed(size_t index) {
     case Handshake::State::kDone: {
       Fd fd = probe.link->take();
       if (!probe.is_unix) tune_for(plan_.fields.purpose, fd.get());
+      say_how(probe, fd.get());
       return finish(std::move(fd), probe.is_unix);
     }
     case Handshake::State::kFailed:
@@ -154,6 +173,36 @@ void Dial::failed(size_t index, const Status& status) {
     confirmed_ = -1;
     confirm_next();
   }
+}
+
+// Which of the peer's addresses it became and why: what to look at when a job takes the slow
+// network.
+void Dial::say_how(const Probe& won, int fd) const {
+  const HandshakeFields& fields = plan_.fields;
+  if (won.is_unix) {
+    log_debug("rank {} reaches rank {} ({}) by a unix socket: one host", fields.from, fields.to,
+              purpose_name(fields.purpose));
+    return;
+  }
+  if (log_internal::level.load() < static_cast<int>(LogLevel::kInfo))
+    return;  // finding it out costs
+  std::string others;
+  size_t count = 0;
+  for (const Probe& probe : probes_) {
+    if (&probe == &won || probe.is_unix) continue;
+    if (++count > kMaxNamedErrors) continue;
+    others += fmt::format("{}{} ({})", others.empty() ? "" : ", ", probe.address.text(),
+                          probe.proved            ? "proved itself later"
+                          : probe.failures > 0    ? probe.last_error
+                          : probe.link != nullptr ? "no answer yet"
+                                                  : "not tried");
+  }
+  if (count > kMaxNamedErrors) others += fmt::format(" and {} more", count - kMaxNamedErrors);
+  log_info("rank {} reaches rank {} ({}) at {} from {}: {}", fields.from, fields.to,
+           purpose_name(fields.purpose), won.address.text(), describe_local_end(fd),
+           count == 0 ? "its only address"
+                      : fmt::format("the first of {} addresses to prove itself; not {}", count + 1,
+                                    others));
 }
 
 void Dial::timed_out() {

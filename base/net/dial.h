@@ -53,6 +53,7 @@ class Dial {
   void failed(size_t index, const Status& status);
   void confirm_next();
   void timed_out();
+  void say_how(const Probe& won, int fd) const;
   std::string peer_name() const;
 
   EventLoop& loop_;

@@ -45,10 +45,13 @@ Result<Address> parse_address(std::string_view host, int port);
 Address unix_address(std::string_view name);  // abstract; of `name` the first 107 bytes
 Result<std::vector<Address>> resolve_host(const std::string& host,
                                           int port);  // names too; blocking
-// Usable addresses of this machine after the filter ("eth0,ib*" or "^docker*,veth*"): loopback
-// last, and only if nothing else or asked for by name; port 0. Empty on a machine without network;
-// kInvalidArgument if a filter matches nothing.
+// Usable addresses of this machine after the filter ("eth0,ib*" or "^docker*,veth*"), best first:
+// that of the default route, of hardware, of other interfaces, of bridges; loopback last, and only
+// if nothing else or asked for by name; port 0. Empty on a machine without network;
+// kInvalidArgument, which lists the choices, if a filter matches nothing.
 Result<std::vector<Address>> local_addresses(const std::string& filter);
+// "10.0.0.2 (eth0)": where a connected socket leaves this machine. For messages.
+std::string describe_local_end(int fd);
 
 Result<Fd> listen_on(const Address& address);  // non-blocking; port chosen by the kernel when 0
 Result<Address> bound_address(int fd);

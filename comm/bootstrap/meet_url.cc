@@ -48,18 +48,40 @@ Result<HostPort> split_host_port(std::string_view text, std::string_view variabl
   return result;
 }
 
+// As in a URL: an IPv6 address in brackets.
+std::string place_text(const std::string& host, int port) {
+  return host.find(':') == std::string::npos ? fmt::format("{}:{}", host, port)
+                                             : fmt::format("[{}]:{}", host, port);
+}
+
+// For the reader of an error.
+std::string own_addresses() {
+  std::string text;
+  if (const auto addresses = net::local_addresses(""); addresses.ok()) {
+    for (const net::Address& address : *addresses) {
+      const std::string one = address.text();
+      text += fmt::format("{}{}", text.empty() ? "" : ", ", one.substr(0, one.rfind(':')));
+    }
+  }
+  return text.empty() ? "no address at all" : text;
+}
+
 Result<UniqueId> meet_at_tcp(const std::string& host, int port, std::string_view variable,
                              int32_t rank, const std::optional<net::Secret>& job_key,
                              int64_t deadline_ns) {
   auto addresses = net::resolve_host(host, port);
   if (!addresses.ok()) return addresses.status().annotate(variable);
   if (!job_key && rank == 0) {
-    log_info("unauthenticated start: without UNISONO_JOB_SECRET whoever reaches {}:{} gets the id",
-             host, port);
+    log_info("unauthenticated start: without UNISONO_JOB_SECRET whoever reaches {} gets the id",
+             place_text(host, port));
   }
   auto id = meet_at_addresses(*addresses, rank, job_key, deadline_ns);
-  if (!id.ok()) return id.status().annotate(fmt::format("{} {}:{}", variable, host, port));
-  return id;
+  if (id.ok()) return id;
+  const Status status =
+      id.status().annotate(fmt::format("{} {}", variable, place_text(host, port)));
+  if (rank != 0 || id.status().code() != Code::kSystemError) return status;
+  return error(Code::kSystemError, "{} (rank 0 listens there; this host has {})", status.message(),
+               own_addresses());
 }
 
 Result<UniqueId> meet_at_unix(const std::string& name, std::string_view variable, int32_t rank,
@@ -70,32 +92,6 @@ Result<UniqueId> meet_at_unix(const std::string& name, std::string_view variable
   auto id = meet_at_addresses({net::unix_address(name)}, rank, job_key, deadline_ns);
   if (!id.ok()) return id.status().annotate(fmt::format("{} unix:{}", variable, name));
   return id;
-}
-
-// Ranks started by mpirun or srun on one host, with nothing else to go by.
-Result<UniqueId> meet_on_one_host(const Environment& env, int32_t ranks, int32_t rank,
-                                  const std::optional<net::Secret>& job_key, int64_t deadline_ns,
-                                  std::string* how) {
-  const bool launched =
-      env.launcher == "openmpi" || env.launcher == "pmi" || env.launcher == "slurm";
-  if (!launched) {
-    return error(Code::kInvalidArgument,
-                 "MASTER_ADDR, MASTER_PORT: not set, and no other meeting point is known");
-  }
-  if (env.local_world_size > 0 && env.local_world_size != ranks) {
-    return error(
-        Code::kInvalidArgument,
-        "MASTER_ADDR, MASTER_PORT: not set, and the job spans hosts ({} of {} ranks are here)",
-        env.local_world_size, ranks);
-  }
-  // Ranks of one launcher on one host have one parent: its process manager.
-  const std::string job = env.job_id.empty() ? fmt::format("parent {}", getppid()) : env.job_id;
-  const net::Secret hash = key_from_text(fmt::format("{} {} {}", env.launcher, geteuid(), job));
-  uint64_t number = 0;
-  std::copy_n(hash.begin(), sizeof(number), reinterpret_cast<unsigned char*>(&number));
-  const std::string name = fmt::format("unisono-job-{:016x}", number);
-  *how = fmt::format("unix:{} (one host, {})", name, env.launcher);
-  return meet_at_unix(name, "MASTER_ADDR is not set:", rank, job_key, deadline_ns);
 }
 
 Result<UniqueId> meet_by_environment(const Environment& env, int32_t ranks, int32_t rank,
@@ -115,16 +111,17 @@ Result<UniqueId> meet_by_environment(const Environment& env, int32_t ranks, int3
     return meet_at_tcp(place.host, place.port, "UNISONO_MEETING", rank, job_key, deadline_ns);
   }
   if (env.use_agent_store) {
-    *how = fmt::format("tcp://{}:{} (torchrun's agent store)", env.master_addr, env.master_port);
+    *how = fmt::format("tcp://{} (torchrun's agent store)",
+                       place_text(env.master_addr, env.master_port));
     return meet_at_agent_store(env, rank, job_key, deadline_ns);
   }
   if (!env.master_addr.empty() && env.master_port > 0) {
-    *how = fmt::format("tcp://{}:{} (MASTER_ADDR)", env.master_addr, env.master_port);
+    *how = fmt::format("tcp://{} (MASTER_ADDR)", place_text(env.master_addr, env.master_port));
     return meet_at_tcp(env.master_addr, env.master_port, "MASTER_ADDR", rank, job_key, deadline_ns);
   }
   if (!env.master_addr.empty()) return error(Code::kInvalidArgument, "MASTER_PORT: not set");
   if (env.master_port > 0) return error(Code::kInvalidArgument, "MASTER_ADDR: not set");
-  return meet_on_one_host(env, ranks, rank, job_key, deadline_ns, how);
+  return meet_by_launcher(env, ranks, rank, job_key, deadline_ns, how);
 }
 
 // The arguments, or what the launcher says where they are -1.
@@ -162,13 +159,15 @@ UniqueId lone_id() {
 }  // namespace
 
 Result<UniqueId> meet_at_addresses(const std::vector<net::Address>& addresses, int32_t rank,
-                                   const std::optional<net::Secret>& job_key, int64_t deadline_ns) {
-  if (rank != 0) return fetch_unique_id(addresses, job_key, deadline_ns);
+                                   const std::optional<net::Secret>& job_key, int64_t deadline_ns,
+                                   uint64_t tag) {
+  if (rank != 0) return fetch_unique_id(addresses, job_key, deadline_ns, tag);
   const int64_t give_up_ns = std::min(deadline_ns, real_env().now_ns() + kBindWithinNs);
   for (;;) {
     ServeOptions options;
     options.handout = addresses;
     options.job_key = job_key;
+    options.tag = tag;
     auto id = serve_meeting(std::move(options));
     if (id.ok() || id.status().code() != Code::kSystemError) return id;
     if (real_env().now_ns() >= give_up_ns) return id;
@@ -247,6 +246,10 @@ Result<Place> meet(const std::string& url, int32_t ranks, int32_t rank, const En
     place.id = lone_id();
     place.how = "alone";
     return place;
+  }
+  // Before anybody waits: else only the rank that listens would say it.
+  if (!env.interfaces.empty()) {
+    if (auto usable = net::local_addresses(env.interfaces); !usable.ok()) return usable.status();
   }
   if (by_environment) {
     TRY_ASSIGN(place.id,

@@ -3,8 +3,8 @@
 //
 // A connection opens with 16 bytes, {magic, u64}, that say what it is for:
 //   rendezvous  {magic, job}, then the handshake of base/net/auth.h with the id's secret, then
-//   frames both ways; hand-out    {magic, 1 if the job's secret is known}, a nonce  <- {status,
-//   nonce, id, proof}, and the end.
+//   frames both ways; hand-out    {magic, tag << 1 | whether the job's secret is known}, a nonce <-
+//   {status, nonce, id, proof}, and the end. Another tag: the end at once.
 // The proof of a hand-out is an HMAC over both nonces and the id by the job's secret.
 // Frames are {u32 length, u8 type, body}.
 #pragma once
@@ -56,6 +56,9 @@ struct ServeOptions {
   // possible.
   std::vector<net::Address> handout;
   std::optional<net::Secret> job_key;  // hand out only to, and derive the secret from, its holders
+  // Hand out only to who asks for this one: where the place alone does not say which job is meant.
+  // 63 bits; 0: none.
+  uint64_t tag = 0;
   // Once, on the loop, when all have registered or the meeting has failed, before anybody hears of
   // it.
   std::function<void()> over;
@@ -66,10 +69,11 @@ Result<UniqueId> serve_meeting(ServeOptions options);
 void withdraw_meeting(const UniqueId& id);
 
 // Asks at `addresses` (in parallel, again and again) for the id that is handed out there.
-// `same_user`: the server must run under our own uid (unix sockets). kTimeout: nobody there by the
-// deadline.
+// From a unix socket only if the server runs under our own uid. `tag`: as the server's. kTimeout:
+// nobody there by the deadline.
 Result<UniqueId> fetch_unique_id(const std::vector<net::Address>& addresses,
-                                 const std::optional<net::Secret>& job_key, int64_t deadline_ns);
+                                 const std::optional<net::Secret>& job_key, int64_t deadline_ns,
+                                 uint64_t tag = 0);
 // Whether the id's server is alive and proves itself. kRemoteError: nobody serves it (any more).
 Status probe_unique_id(const UniqueId& id, int64_t deadline_ns);
 

@@ -53,12 +53,12 @@ class RendezvousOpening final : public Opening {
 
 class HandoutOpening final : public Opening {
  public:
-  explicit HandoutOpening(const std::optional<net::Secret>& key) : key_(key) {
+  HandoutOpening(const std::optional<net::Secret>& key, uint64_t tag) : key_(key), tag_(tag) {
     fill_random(nonce_.data(), nonce_.size());
   }
 
   std::string first_bytes() override {
-    std::string out = opening_bytes(kHandoutMagic, key_ ? 1 : 0);
+    std::string out = opening_bytes(kHandoutMagic, tag_ << 1 | (key_ ? 1 : 0));
     out.append(as_text(nonce_));
     return out;
   }
@@ -90,6 +90,7 @@ class HandoutOpening final : public Opening {
 
  private:
   std::optional<net::Secret> key_;
+  uint64_t tag_;
   net::Secret nonce_{};
   UniqueId id_;
   IdFields fields_;
@@ -239,10 +240,11 @@ Status probe_unique_id(const UniqueId& id, int64_t deadline_ns) {
 }
 
 Result<UniqueId> fetch_unique_id(const std::vector<net::Address>& addresses,
-                                 const std::optional<net::Secret>& job_key, int64_t deadline_ns) {
+                                 const std::optional<net::Secret>& job_key, int64_t deadline_ns,
+                                 uint64_t tag) {
   ProbeOptions options;
   options.addresses = addresses;
-  options.make_opening = [&] { return std::make_unique<HandoutOpening>(job_key); };
+  options.make_opening = [&] { return std::make_unique<HandoutOpening>(job_key, tag); };
   options.same_user = true;
   options.deadline_ns = deadline_ns;
   options.patience_ns = kNeverNs;  // rank 0 may be long in coming

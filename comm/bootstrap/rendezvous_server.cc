@@ -435,7 +435,9 @@ bool Hub::on_opening(Connection& connection, std::string_view opening) {
   const std::string_view magic = reader.get_bytes(kMagicBytes);
   const auto number = reader.get<uint64_t>();
   if (magic == kHandoutMagic) {
-    connection.knows_secret = number != 0;
+    const auto asked = jobs_.find(connection.listener_job);
+    if (asked == jobs_.end() || number >> 1 != asked->second.options.tag) return false;
+    connection.knows_secret = (number & 1) != 0;
     connection.state = Connection::State::kNonce;
     return true;
   }

@@ -38,8 +38,20 @@ void put_address(ByteWriter& writer, const net::Address& address) {
   }
 }
 
+// A link-local address means something only together with an interface of whoever reads it. All of
+// one id share it: rank 0 was found there.
+uint32_t scope_of(const std::vector<net::Address>& addresses) {
+  for (const net::Address& address : addresses) {
+    if (address.storage.ss_family != AF_INET6) continue;
+    sockaddr_in6 v6{};
+    std::memcpy(&v6, &address.storage, sizeof(v6));
+    if (v6.sin6_scope_id != 0) return v6.sin6_scope_id;
+  }
+  return 0;
+}
+
 // False: no such family.
-bool get_address(ByteReader& reader, std::vector<net::Address>& addresses) {
+bool get_address(ByteReader& reader, uint32_t scope, std::vector<net::Address>& addresses) {
   const auto family = reader.get<uint8_t>();
   const auto port = reader.get<uint16_t>();
   const std::string_view raw = reader.get_bytes(16);
@@ -57,6 +69,7 @@ bool get_address(ByteReader& reader, std::vector<net::Address>& addresses) {
     v6.sin6_family = AF_INET6;
     v6.sin6_port = htons(port);
     std::memcpy(&v6.sin6_addr, raw.data(), 16);
+    if (IN6_IS_ADDR_LINKLOCAL(&v6.sin6_addr)) v6.sin6_scope_id = scope;
     std::memcpy(&address.storage, &v6, sizeof(v6));
     address.length = sizeof(v6);
   } else {
@@ -98,7 +111,7 @@ UniqueId encode_id(const IdFields& fields) {
   CHECK(fields.addresses.size() <= kMaxIdAddresses);
   ByteWriter writer;
   writer.put_bytes(kMagic);
-  writer.put<uint32_t>(0);
+  writer.put<uint32_t>(scope_of(fields.addresses));
   writer.put(fields.job);
   writer.put_bytes(as_text(fields.secret));
   writer.put(fields.unix_number);
@@ -128,14 +141,14 @@ Result<IdFields> decode_id(const UniqueId& id) {
   if (tail.get<uint64_t>() != checksum({id.bytes.data(), kCheckedBytes})) {
     return error(Code::kInvalidArgument, "id: damaged on its way (the checksum is wrong)");
   }
-  (void)reader.get<uint32_t>();
+  const auto scope = reader.get<uint32_t>();
   IdFields fields;
   fields.job = reader.get<uint64_t>();
   const std::string_view secret = reader.get_bytes(fields.secret.size());
   std::copy(secret.begin(), secret.end(), fields.secret.begin());
   fields.unix_number = reader.get<uint64_t>();
   for (size_t i = 0; i < kMaxIdAddresses; ++i) {
-    if (!get_address(reader, fields.addresses)) {
+    if (!get_address(reader, scope, fields.addresses)) {
       return error(Code::kInvalidArgument, "id: an address of an unknown family");
     }
   }
@@ -156,7 +169,15 @@ std::vector<net::Address> choose_addresses(const std::vector<net::Address>& usab
   }
   std::stable_sort(chosen.begin(), chosen.end(),
                    [](const auto& a, const auto& b) { return address_rank(a) < address_rank(b); });
-  if (chosen.size() > kMaxIdAddresses) chosen.resize(kMaxIdAddresses);
+  if (chosen.size() <= kMaxIdAddresses) return chosen;
+  // The last place is for the other family: many bridges of containers must not keep it out.
+  const auto other = std::find_if(chosen.begin(), chosen.end(), [&](const net::Address& address) {
+    return address.storage.ss_family != chosen[0].storage.ss_family && address_rank(address) < 3;
+  });
+  if (other != chosen.end() && other - chosen.begin() >= ptrdiff_t{kMaxIdAddresses}) {
+    chosen[kMaxIdAddresses - 1] = *other;
+  }
+  chosen.resize(kMaxIdAddresses);
   return chosen;
 }
 

@@ -97,6 +97,8 @@ TEST(LocalAddresses, AFilterThatMatchesNothingIsAnErrorThatNamesIt) {
   const auto none = local_addresses("no-such-if*,neither");
   EXPECT_EQ(none.status().code(), Code::kInvalidArgument);
   EXPECT_NE(none.status().message().find("no-such-if*,neither"), std::string::npos);
+  EXPECT_NE(none.status().message().find("lo (127.0.0.1"), std::string::npos)
+      << "the choices: " << none.status().message();
   EXPECT_FALSE(local_addresses("^*").ok());
   EXPECT_TRUE(local_addresses("l?,no-such-if").ok());
 }

@@ -86,6 +86,78 @@ TEST_F(UniPlan, ProvesASelection) {
   EXPECT_TRUE(contains(outcome, "10 plans proved, 1 to 5 ranks")) << outcome.text;
 }
 
+// A path of this process's own, gone with the object.
+class Scratch {
+ public:
+  explicit Scratch(const char* name)
+      : path_(testing::TempDir() + name + "-" + std::to_string(getpid())) {}
+  ~Scratch() { std::remove(path_.c_str()); }
+  Scratch(const Scratch&) = delete;
+  const std::string& path() const { return path_; }
+  void write(const std::string& text) const {
+    FILE* const file = std::fopen(path_.c_str(), "w");
+    ASSERT_NE(file, nullptr);
+    EXPECT_EQ(std::fwrite(text.data(), 1, text.size(), file), text.size());
+    std::fclose(file);
+  }
+
+ private:
+  std::string path_;
+};
+
+TEST_F(UniPlan, ExportsWhatItImportsAndDraws) {
+  const Scratch plan("plan"), picture("picture");
+  Outcome outcome = uni_plan("export ring --collective all_reduce --ranks 4 -o " + plan.path());
+  ASSERT_EQ(outcome.exit_status, 0) << outcome.text;
+  outcome = uni_plan("import " + plan.path());
+  EXPECT_EQ(outcome.exit_status, 0) << outcome.text;
+  EXPECT_TRUE(contains(outcome, "ring all_reduce of 4 ranks: proved; 2 lanes, 32 steps, hash"))
+      << outcome.text;
+  outcome = uni_plan("draw --plan " + plan.path() + " -o " + picture.path());
+  EXPECT_EQ(outcome.exit_status, 0) << outcome.text;
+  // The same plan takes the same time; and needs its number of ranks.
+  const std::string machines = " --hosts 4 --sizes 1M";
+  EXPECT_EQ(uni_plan("simulate --whole --algorithms ring --collective all_reduce" + machines).text,
+            uni_plan("simulate --plan " + plan.path() + machines).text);
+  outcome = uni_plan("simulate --hosts 5 --plan " + plan.path());
+  EXPECT_EQ(outcome.exit_status, 1);
+  EXPECT_TRUE(contains(outcome, "is for 4 ranks, the topology has 5")) << outcome.text;
+  EXPECT_EQ(uni_plan("draw ring --collective all_reduce --ranks 4").text,
+            uni_plan("draw --plan " + plan.path()).text);
+}
+
+TEST_F(UniPlan, ImportsNothingThatIsNotProved) {
+  std::string text = uni_plan("export ring --collective all_reduce --ranks 3").text;
+  const Scratch plan("plan");
+  // Block 1 where block 2 is due.
+  const std::string good = "input:2+1 send 0 length 2+1";
+  ASSERT_NE(text.find(good), std::string::npos);
+  text.replace(text.find(good), good.size(), "input:1+1 send 0 length 1+1");
+  plan.write(text);
+  Outcome outcome = uni_plan("import " + plan.path());
+  EXPECT_EQ(outcome.exit_status, 1);
+  EXPECT_TRUE(contains(outcome, "not proved: rule 9")) << outcome.text;
+  plan.write("unisono-plan 1\nalgorithm x\ncollective all_reduce\nranks many\n");
+  outcome = uni_plan("import " + plan.path());
+  EXPECT_EQ(outcome.exit_status, 1);
+  EXPECT_TRUE(contains(outcome, "line 4: ranks: 'many' is not a number")) << outcome.text;
+}
+
+TEST_F(UniPlan, SimulatesAndNamesTheFastest) {
+  const std::string command =
+      "simulate --collective all_reduce --hosts 64 --algorithms ring,double_binary_tree "
+      "--nic-gbit 100 --nic-latency-us 5 --reduce-gbytes 0 --copy-gbytes 0 --sizes 8K,256M";
+  const Outcome table = uni_plan(command);
+  EXPECT_EQ(table.exit_status, 0);
+  // Latency decides at 8 KiB, at 256 MiB bytes: both send 2 S, the ring a little less.
+  EXPECT_TRUE(contains(table, "8K to 8K: double_binary_tree wins")) << table.text;
+  EXPECT_TRUE(contains(table, "256M to 256M: ring wins")) << table.text;
+  const Outcome json = uni_plan(command + " --json");
+  for (const char* words : {"\"ranks\": 64", "\"fastest\": \"double_binary_tree\"",
+                            "\"fastest\": \"ring\"", "\"bytes\": 268435456", "\"us\": "})
+    EXPECT_TRUE(contains(json, words)) << words << " in\n" << json.text;
+}
+
 TEST_F(UniPlan, ExplainsWhatItCannotDo) {
   struct Case {
     const char *arguments, *words;
@@ -97,9 +169,20 @@ TEST_F(UniPlan, ExplainsWhatItCannotDo) {
         Case{"print --algorithm ring --collective reduce --ranks 3 --rank 3", "rank 3 is not one"},
         Case{"print --algorithm ring --collective reduce --ranks 3 --root -1", "root -1"},
         Case{"print --algorithm ring --collective reduce --ranks 0", "--ranks"},
-        Case{"verify --ranks 5-3", "range such as 1-17"}, Case{"verify --ranks 3x", "'3x'"},
+        Case{"verify --ranks 5-3", "range such as 1-17"},
+        Case{"verify --ranks 3x", "'3x'"},
         Case{"verify --algorithm magic", "no algorithm is called"},
         Case{"verify --algorithm pairwise --collective barrier", "no algorithm does"},
+        Case{"draw ring --collective all_reduce", "--ranks"},
+        Case{"draw ring --collective all_reduce --ranks 65", "at most 64 ranks"},
+        Case{"draw ring --plan x --collective reduce --ranks 3", "--plan"},
+        Case{"import /no/such/file", "No such file"},
+        Case{"simulate --collective all_reduce --hosts 2 --sizes 8X", "'8X' is not a size"},
+        Case{"simulate --collective all_reduce --hosts 2 --sizes 8K-1K", "is not a range"},
+        Case{"simulate --collective gather --hosts 3 --algorithms ring", "these do: one_shot"},
+        Case{"simulate --collective gather --hosts 3 --root 3", "root 3"},
+        Case{"simulate --hosts 3", "no collective is called ''"},
+        Case{"simulate --collective gather --nic-gbit 0", "nic.gbit_per_s: 0 is no rate"},
         Case{"", "subcommand"}}) {
     const Outcome outcome = uni_plan(one.arguments);
     EXPECT_NE(outcome.exit_status, 0) << one.arguments;

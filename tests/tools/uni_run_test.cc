@@ -51,7 +51,7 @@ TEST_F(UniRun, TimeoutEndsTheJobAndNamesTheLateRanks) {
   const Outcome outcome =
       uni_run(shell(3, "[ $RANK = 1 ] || exec sleep 1000", {"--timeout", "0.3"}));
   EXPECT_EQ(outcome.status, 124) << outcome;
-  EXPECT_TRUE(outcome.says("the time of 0.3 s is up, still running: 0")) << outcome;
+  EXPECT_TRUE(outcome.says("the time of 0.3 s is up, still running: ranks 0")) << outcome;
 }
 
 TEST_F(UniRun, CommandThatCannotRunIsNamed) {

@@ -1,4 +1,6 @@
-// The library's settings as it would read them now.
+// The library's settings as it would read them now. They come from defaults and the environment; it
+// reads no configuration file, and what a program sets in uniConfig_t is seen by that program
+// alone.
 #include <unistd.h>
 
 #include <cstring>
@@ -37,7 +39,8 @@ class Settings {
     const std::string source = first_set(names);
     rows_.push_back({{"name", name},
                      {"value", std::move(value)},
-                     {"from", source.empty() ? "default" : source}});
+                     {"from", source.empty() ? "default" : source},
+                     {"source", source.empty() ? "default" : "environment"}});
   }
   void add(const char* variable, Json value) { add(variable, std::move(value), {variable}); }
   Json take() { return std::move(rows_); }
@@ -62,6 +65,7 @@ void add_own(const Environment& env, Settings* settings) {
   settings->add("UNISONO_LOG_FILE", text(env.log_file, "standard error"));
   settings->add("UNISONO_TRANSPORTS", text(env.transports, "all"));
   settings->add("UNISONO_ALGORITHM", text(env.algorithm, "the planner's choice"));
+  settings->add("UNISONO_PLAN_FILE", text(env.plan_file, "none"));
   settings->add("UNISONO_INTERFACES", text(env.interfaces, "all"));
   settings->add("UNISONO_HOSTID", text(env.host_id, "the machine's"));
   settings->add("UNISONO_JOB_SECRET", hidden(env.job_secret));

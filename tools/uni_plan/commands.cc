@@ -14,24 +14,6 @@ namespace {
 
 constexpr int32_t kMaxRanks = 1 << 15;  // a plan numbers its channels in 16 bits
 
-Result<Collective> collective_of(const std::string& name) {
-  Collective collective{};
-  if (parse_collective(name, &collective)) return collective;
-  std::string names;
-  for (int i = 0; i < kCollectives; ++i)
-    names += fmt::format("{}{}", i == 0 ? "" : ", ", collective_name(static_cast<Collective>(i)));
-  return error(Code::kInvalidArgument, "no collective is called '{}'; there are: {}", name, names);
-}
-
-Result<std::vector<Plan>> plans_of_all_ranks(const std::string& algorithm, PlanRequest request) {
-  std::vector<Plan> plans;
-  for (request.rank = 0; request.rank < request.ranks; ++request.rank) {
-    TRY_ASSIGN(Plan plan, build_plan(algorithm, request));
-    plans.push_back(std::move(plan));
-  }
-  return plans;
-}
-
 // All roots and both kinds of channels; *proved counts.
 Status verify_one(const Algorithm& row, PlanRequest request, int64_t* proved) {
   const int32_t roots = has_root(request.collective) ? request.ranks : 1;
@@ -53,6 +35,24 @@ Status verify_one(const Algorithm& row, PlanRequest request, int64_t* proved) {
 }
 
 }  // namespace
+
+Result<Collective> collective_of(const std::string& name) {
+  Collective collective{};
+  if (parse_collective(name, &collective)) return collective;
+  std::string names;
+  for (int i = 0; i < kCollectives; ++i)
+    names += fmt::format("{}{}", i == 0 ? "" : ", ", collective_name(static_cast<Collective>(i)));
+  return error(Code::kInvalidArgument, "no collective is called '{}'; there are: {}", name, names);
+}
+
+Result<std::vector<Plan>> plans_of_all_ranks(const std::string& algorithm, PlanRequest request) {
+  std::vector<Plan> plans;
+  for (request.rank = 0; request.rank < request.ranks; ++request.rank) {
+    TRY_ASSIGN(Plan plan, build_plan(algorithm, request));
+    plans.push_back(std::move(plan));
+  }
+  return plans;
+}
 
 Status print(const PrintOptions& options) {
   PlanRequest request = options.request;

@@ -24,24 +24,6 @@ std::string chunk_text(const Plan& plan, const Chunk& chunk) {
   return fmt::format("{}[{}, {} blocks]", name, chunk.first, chunk.blocks);
 }
 
-std::string step_text(const Plan& plan, const Step& step) {
-  std::string text;
-  for (const Operand& source : step.sources) {
-    if (!text.empty()) text += " + ";
-    text += source.receive ? "receive " + channel_text(plan, source.channel)
-                           : chunk_text(plan, source.chunk);
-  }
-  if (step.has_destination) text += " => " + chunk_text(plan, step.destination);
-  if (step.forward >= 0) text += " => send " + channel_text(plan, step.forward);
-  if (step.final) text += ", final";
-  for (const Await& await : step.awaits) {
-    text +=
-        fmt::format(", awaits {}.{}", plan.lanes[static_cast<size_t>(await.lane)].name, await.step);
-    if (await.lag != 0) text += fmt::format(" of round k-{}", await.lag);
-  }
-  return text;
-}
-
 void append_lane(const Plan& plan, const Lane& lane, bool unroll, std::string* text) {
   auto out = std::back_inserter(*text);
   fmt::format_to(out, "  lane {}: {} steps\n", lane.name, lane.steps.size());
@@ -68,6 +50,24 @@ void append_lane(const Plan& plan, const Lane& lane, bool unroll, std::string* t
 }
 
 }  // namespace
+
+std::string step_text(const Plan& plan, const Step& step) {
+  std::string text;
+  for (const Operand& source : step.sources) {
+    if (!text.empty()) text += " + ";
+    text += source.receive ? "receive " + channel_text(plan, source.channel)
+                           : chunk_text(plan, source.chunk);
+  }
+  if (step.has_destination) text += " => " + chunk_text(plan, step.destination);
+  if (step.forward >= 0) text += " => send " + channel_text(plan, step.forward);
+  if (step.final) text += ", final";
+  for (const Await& await : step.awaits) {
+    text +=
+        fmt::format(", awaits {}.{}", plan.lanes[static_cast<size_t>(await.lane)].name, await.step);
+    if (await.lag != 0) text += fmt::format(" of round k-{}", await.lag);
+  }
+  return text;
+}
 
 std::string to_text(const Plan& plan, bool unroll) {
   std::string text = fmt::format("{} {}: rank {} of {}", plan.algorithm,
