@@ -48,7 +48,7 @@ void set_shape(Plan* plan, int32_t split_blocks) {
 
 PlanBuilder::PlanBuilder(std::string_view algorithm, const PlanRequest& request,
                          int32_t split_blocks)
-    : multicast_(request.multicast) {
+    : multicast_(request.multicast), hosts_(request.hosts) {
   CHECK(request.ranks >= 1 && request.rank >= 0 && request.rank < request.ranks);
   CHECK(request.root >= 0 && request.root < request.ranks && split_blocks >= 1);
   plan_.algorithm = algorithm;
@@ -114,22 +114,30 @@ Operand PlanBuilder::receive_shared(int32_t writer, int32_t number) {
   return {true, channel({number, writer, kAllButWriter}), {}};
 }
 
-// A step's length is that of any chunk it names in user memory; blocks of kWhole are all equal.
-Chunk PlanBuilder::length_of(const StepSpec& spec) const {
+Chunk PlanBuilder::length(int32_t block, int32_t blocks) const {
   const Buffer longer =
       plan_.output_blocks >= plan_.input_blocks ? Buffer::kOutput : Buffer::kInput;
-  std::optional<Chunk> named = spec.length;
+  return {longer, 0, wrap(block, plan_.blocks), blocks};
+}
+
+// A step's length is that of any chunk that it names in user memory, by the block's name in the
+// longer buffer. Between ranks of an all-to-all every block has a length of its own; scratch alone
+// tells none: there blocks are all equal.
+Chunk PlanBuilder::length_of(const StepSpec& spec) const {
+  if (spec.length) return *spec.length;
+  std::optional<Chunk> named;
   const auto consider = [&](const Chunk& chunk) {
-    const bool better = !named || (!spec.length && named->buffer == Buffer::kScratch);
-    if (better) named = chunk;
+    if (!named || named->buffer == Buffer::kScratch) named = chunk;
   };
   if (spec.into) consider(*spec.into);
   for (const Source& source : spec.sources)
     if (!source.operand.receive) consider(source.operand.chunk);
   CHECK(named.has_value());
-  if (plan_.rule == BlockRule::kWhole) return {longer, 0, 0, named->blocks};
-  CHECK(named->buffer != Buffer::kScratch);
-  return {longer, 0, named->first, named->blocks};
+  if (named->buffer == Buffer::kScratch || plan_.collective == Collective::kAllToAll) {
+    CHECK(plan_.rule == BlockRule::kWhole);
+    return length(0, named->blocks);
+  }
+  return length(user_block_name(plan_, named->buffer, named->first), named->blocks);
 }
 
 void PlanBuilder::check_step(int8_t lane, const Step& step) {

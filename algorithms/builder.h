@@ -9,9 +9,11 @@
 
 #include <map>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
+#include "algorithms/numbers.h"
 #include "algorithms/plan.h"
 #include "algorithms/registry.h"
 
@@ -31,8 +33,9 @@ struct StepSpec {
   std::optional<Chunk> into{};
   int16_t forward = -1;
   bool final = false;
-  std::optional<Chunk>
-      length{};  // only where no chunk of the step tells (received and sent on, or scratch)
+  // PlanBuilder::length(); only where no chunk of the step tells (received and sent on, or
+  // scratch).
+  std::optional<Chunk> length{};
 };
 
 class PlanBuilder {
@@ -45,6 +48,8 @@ class PlanBuilder {
   int32_t me() const { return plan_.rank; }
   int32_t root() const { return plan_.root; }
   bool is_root() const { return plan_.rank == plan_.root; }
+  // As in PlanRequest.
+  std::span<const int32_t> hosts() const { return hosts_; }
   // The rank `distance` (any sign) places after this one, on the ring of ranks.
   int32_t after(int32_t distance) const { return wrap(me() + distance, n()); }
   // One send reaches everybody: a channel of several readers, or there is just one other rank.
@@ -57,6 +62,8 @@ class PlanBuilder {
   Chunk input(int32_t block, int32_t blocks = 1) const;
   Chunk output(int32_t block, int32_t blocks = 1) const;
   static Chunk scratch(int8_t owner, int32_t block, int32_t blocks = 1);
+  // The length of these blocks of the whole: of all ranks' where each rank has one.
+  Chunk length(int32_t block, int32_t blocks = 1) const;
 
   // Channel ends. `number` keeps channels of one pair apart that different lanes use.
   int16_t to(int32_t peer, int32_t number = 0);
@@ -83,6 +90,12 @@ class PlanBuilder {
     end_repeat(times);
   }
 
+  // body(rank) for every other rank, from the next one on, as a repeat.
+  template <class Body>
+  void repeat_others(Body body) {
+    repeat(n() - 1, [&](int32_t i) { body(after(1 + i)); });
+  }
+
   // The most blocks that a message of any rank packs; must be said alike on every rank (rule 6). 1
   // unless said.
   void pack_messages(int32_t blocks) { plan_.message_blocks = blocks; }
@@ -91,9 +104,6 @@ class PlanBuilder {
   Plan finish(bool late, bool reproducible);
 
  private:
-  static int32_t wrap(int32_t value, int32_t modulus) {
-    return (value % modulus + modulus) % modulus;
-  }
   int16_t channel(ChannelId id);
   Chunk length_of(const StepSpec& spec) const;
   void check_step(int8_t lane, const Step& step);
@@ -103,6 +113,7 @@ class PlanBuilder {
 
   Plan plan_;
   bool multicast_;
+  std::span<const int32_t> hosts_;
   std::map<ChannelId, int16_t> channel_index_;
   std::vector<int8_t> reading_lane_, writing_lane_;  // by channel; -1: none yet
   bool repeating_ = false;

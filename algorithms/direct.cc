@@ -7,30 +7,30 @@
 //
 // Notation: n ranks, S bytes of the collective (all n blocks for all-gather and kin).
 //   all-reduce:     n-1 copy-in + 1 reduce (+ n-1 sends without multicast and n > 2) + n-1 copy-out
-//   steps; a rank sends
-//                   (n-1)/n S and S/n to all, receives 2 (n-1)/n S.
+//   steps; a rank sends (n-1)/n S and S/n to all, receives 2 (n-1)/n S.
 //   reduce-scatter: n-1 copy-in + 1 reduce; sends and receives (n-1)/n S.
 //   reduce:         as reduce-scatter, then non-root owners send their block to the root: the root
-//   receives 2 (n-1)/n S. all-gather:     as flat.h: 1 (n-1 without multicast) + n-1 steps.
+//   receives 2 (n-1)/n S.
+//   all-gather:     as flat.h: 1 (n-1 without multicast) + n-1 steps.
 //   broadcast:      the root's 1 step sends S to all (n-1 steps without multicast); the others
-//   receive in 1. gather, scatter: the root n steps, (n-1)/n S; the others 1 step, S/n.
+//   receive in 1.
+//   gather, scatter: the root n steps, (n-1)/n S; the others 1 step, S/n.
+// Wins in shared memory above a few KiB, and elsewhere for long vectors: least bytes, two meetings.
 //
 // Paper: Rabenseifner: Optimization of Collective Reduction Operations (2004), for reduce-scatter +
 // all-gather; over shared memory: Jain et al., Framework for Scalable Intra-Node Collective
 // Operations using Shared Memory (SC 2018).
-#include "algorithms/builder.h"
 #include "algorithms/flat.h"
 #include "algorithms/rows.h"
+#include "algorithms/ways.h"
 
 namespace unisono {
 namespace {
 
-constexpr const char* kName = "direct";
 constexpr int32_t kInputs = 0, kResults = 1;  // channel numbers
 
 void copy_in(PlanBuilder* plan, int8_t lane) {
-  plan->repeat(plan->n() - 1, [&](int32_t i) {
-    const int32_t owner = plan->after(1 + i);
+  plan->repeat_others([&](int32_t owner) {
     plan->step(lane, {.sources = {plan->input(owner)}, .forward = plan->to(owner, kInputs)});
   });
 }
@@ -54,8 +54,7 @@ void direct_all_reduce(PlanBuilder* plan) {
   plan->step_to_all(
       reduce, {.sources = own_block_of_all(plan), .into = plan->output(plan->me()), .final = true},
       kResults);
-  plan->repeat(plan->n() - 1, [&](int32_t i) {
-    const int32_t owner = plan->after(1 + i);
+  plan->repeat_others([&](int32_t owner) {
     plan->step(out,
                {.sources = {plan->receive_shared(owner, kResults)}, .into = plan->output(owner)});
   });
@@ -79,8 +78,7 @@ void direct_reduce(PlanBuilder* plan) {
   }
   fold.into = plan->output(plan->me());
   plan->step(reduce, std::move(fold));
-  plan->repeat(plan->n() - 1, [&](int32_t i) {
-    const int32_t owner = plan->after(1 + i);
+  plan->repeat_others([&](int32_t owner) {
     plan->step(out, {.sources = {plan->receive(owner, kResults)}, .into = plan->output(owner)});
   });
 }
@@ -99,53 +97,25 @@ void direct_scatter(PlanBuilder* plan) {
     plan->step(receive, {.sources = {plan->receive(plan->root())}, .into = plan->output(0)});
     return;
   }
-  plan->repeat(plan->n() - 1, [&](int32_t i) {
-    const int32_t peer = plan->after(1 + i);
+  plan->repeat_others([&](int32_t peer) {
     plan->step(send, {.sources = {plan->input(peer)}, .forward = plan->to(peer)});
   });
   plan->step(send, {.sources = {plan->input(plan->me())}, .into = plan->output(0)});
 }
 
-bool supports(const PlanRequest& request) {
-  return request.collective != Collective::kAllToAll && request.collective != Collective::kBarrier;
-}
-
-Plan build(const PlanRequest& request) {
-  const bool reproducible = has_op(request.collective);
-  if (request.ranks == 1) return copy_plan(kName, request, true, reproducible);
-  // Blocks have owners only where the vector is reduced.
-  const bool sliced = has_op(request.collective);
-  PlanBuilder plan(kName, request, sliced ? request.ranks : 1);
-  switch (request.collective) {
-    case Collective::kAllReduce:
-      direct_all_reduce(&plan);
-      break;
-    case Collective::kReduceScatter:
-      direct_reduce_scatter(&plan);
-      break;
-    case Collective::kReduce:
-      direct_reduce(&plan);
-      break;
-    case Collective::kAllGather:
-      flat_all_gather(&plan);
-      break;
-    case Collective::kGather:
-      flat_gather(&plan);
-      break;
-    case Collective::kBroadcast:
-      direct_broadcast(&plan);
-      break;
-    case Collective::kScatter:
-      direct_scatter(&plan);
-      break;
-    default:
-      CHECK(supports(request));
-  }
-  return plan.finish(true, reproducible);
-}
+// The sum's blocks have owners; other vectors stay whole.
+constexpr About kAbout{"direct", "Rabenseifner 2004; Jain et al. 2018"};
+constexpr Way kWays[] = {
+    {Collective::kAllReduce, direct_all_reduce, block_a_rank, true, true},
+    {Collective::kReduceScatter, direct_reduce_scatter, block_a_rank, true, true},
+    {Collective::kReduce, direct_reduce, block_a_rank, true, true},
+    {Collective::kAllGather, flat_all_gather},
+    {Collective::kGather, flat_gather},
+    {Collective::kBroadcast, direct_broadcast},
+    {Collective::kScatter, direct_scatter},
+};
 
 Cost cost(const PlanRequest& request) {
-  if (request.ranks == 1) return {.copy_bytes = 1};
   const double n = request.ranks;
   const double share = (n - 1) / n;
   const double sends_to_all = request.multicast || request.ranks == 2 ? 1 : n - 1;
@@ -170,14 +140,7 @@ Cost cost(const PlanRequest& request) {
 }  // namespace
 
 Algorithm direct_row() {
-  return {.name = kName,
-          .paper = "Rabenseifner 2004; Jain et al. 2018",
-          .reproducible = true,
-          .late = true,
-          .pipelines = true,
-          .supports = supports,
-          .build = build,
-          .cost = cost};
+  return WaysOf<kAbout, kWays, cost>::row();
 }
 
 }  // namespace unisono

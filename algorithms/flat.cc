@@ -5,8 +5,7 @@ namespace unisono {
 void flat_all_gather(PlanBuilder* plan) {
   const int8_t send = plan->lane("send"), receive = plan->lane("receive");
   plan->step_to_all(send, {.sources = {plan->input(0)}, .into = plan->output(plan->me())});
-  plan->repeat(plan->n() - 1, [&](int32_t i) {
-    const int32_t owner = plan->after(1 + i);
+  plan->repeat_others([&](int32_t owner) {
     plan->step(receive, {.sources = {plan->receive_shared(owner)}, .into = plan->output(owner)});
   });
 }
@@ -18,8 +17,7 @@ void flat_gather(PlanBuilder* plan) {
     return;
   }
   plan->step(receive, {.sources = {plan->input(0)}, .into = plan->output(plan->me())});
-  plan->repeat(plan->n() - 1, [&](int32_t i) {
-    const int32_t owner = plan->after(1 + i);
+  plan->repeat_others([&](int32_t owner) {
     plan->step(receive, {.sources = {plan->receive(owner)}, .into = plan->output(owner)});
   });
 }

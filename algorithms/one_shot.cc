@@ -5,23 +5,23 @@
 //
 // Notation: n ranks, S bytes of the collective (all n blocks for all-gather and gather).
 //   all-reduce, barrier: 1 send (n-1 without multicast) and 1 fold; a rank sends S (times n-1
-//   without multicast) and
-//     receives (n-1) S.
+//   without multicast) and receives (n-1) S.
 //   reduce:     non-roots 1 send of S; the root 1 fold of (n-1) S received.
 //   all-gather: 1 step sends S/n to all (n-1 without multicast), n-1 receive (n-1)/n S.
 //   gather:     non-roots 1 send of S/n; the root n steps, receives (n-1)/n S.
+// Wins for short vectors on few ranks: one meeting.
 //
 // Not for late mode in place: two ranks' folds would each wait until the other has read the input
-// that they overwrite. Paper: Thakur, Rabenseifner, Gropp: Optimization of Collective Communication
-// Operations in MPICH (2005), the linear forms.
-#include "algorithms/builder.h"
+// that they overwrite.
+//
+// Paper: Thakur, Rabenseifner, Gropp: Optimization of Collective Communication Operations in MPICH
+// (2005), the linear forms.
 #include "algorithms/flat.h"
 #include "algorithms/rows.h"
+#include "algorithms/ways.h"
 
 namespace unisono {
 namespace {
-
-constexpr const char* kName = "one_shot";
 
 void fold_all(PlanBuilder* plan, int8_t reduce, bool shared) {
   StepSpec fold{.into = plan->output(0), .final = true};
@@ -48,44 +48,22 @@ void one_shot_reduce(PlanBuilder* plan) {
     plan->step(send, {.sources = {plan->input(0)}, .forward = plan->to(plan->root())});
 }
 
-bool supports(const PlanRequest& request) {
-  switch (request.collective) {
-    case Collective::kAllReduce:
-    case Collective::kReduce:
-    case Collective::kAllGather:
-    case Collective::kGather:
-    case Collective::kBarrier:
-      return true;
-    default:
-      return false;
-  }
-}
-
-Plan build(const PlanRequest& request) {
-  const Collective collective = request.collective;
-  // Where nobody overwrites an input that others may still read, a send by reference is safe (rule
-  // 5).
-  const bool late = collective != Collective::kAllReduce && collective != Collective::kBarrier;
-  const bool reproducible = has_op(collective);
-  if (request.ranks == 1) return copy_plan(kName, request, late, reproducible);
-  PlanBuilder plan(kName, request);
-  if (collective == Collective::kAllGather)
-    flat_all_gather(&plan);
-  else if (collective == Collective::kGather)
-    flat_gather(&plan);
-  else if (collective == Collective::kReduce)
-    one_shot_reduce(&plan);
-  else
-    one_shot_all_reduce(&plan);
-  return plan.finish(late, reproducible);
-}
+// Where nobody overwrites an input that others may still read, a send by reference is safe (rule
+// 5).
+constexpr About kAbout{"one_shot", "Thakur, Rabenseifner, Gropp 2005 (linear forms)", false};
+constexpr Way kWays[] = {
+    {Collective::kAllReduce, one_shot_all_reduce, one_block, false, true},
+    {Collective::kBarrier, one_shot_all_reduce, one_block, false, false},
+    {Collective::kReduce, one_shot_reduce, one_block, true, true},
+    {Collective::kAllGather, flat_all_gather},
+    {Collective::kGather, flat_gather},
+};
 
 Cost cost(const PlanRequest& request) {
   const double n = request.ranks;
   const bool gathers =
       request.collective == Collective::kAllGather || request.collective == Collective::kGather;
   const bool to_root = has_root(request.collective);
-  if (request.ranks == 1) return {.copy_bytes = 1};
   Cost cost;
   cost.messages = request.multicast || to_root || request.ranks == 2 ? 1 : n - 1;
   cost.wire_bytes = gathers ? (n - 1) / n : n - 1;
@@ -97,14 +75,7 @@ Cost cost(const PlanRequest& request) {
 }  // namespace
 
 Algorithm one_shot_row() {
-  return {.name = kName,
-          .paper = "Thakur, Rabenseifner, Gropp 2005 (linear forms)",
-          .reproducible = true,
-          .late = false,
-          .pipelines = false,
-          .supports = supports,
-          .build = build,
-          .cost = cost};
+  return WaysOf<kAbout, kWays, cost>::row();
 }
 
 }  // namespace unisono

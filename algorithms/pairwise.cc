@@ -7,16 +7,15 @@
 //   all-to-all:     n-1 sends, 1 copy of the own block, n-1 receives; sends and receives (n-1)/n S.
 //   reduce-scatter: n-1 sends, n-1 folds; sends and receives (n-1)/n S. A partial sum is rounded at
 //   each fold.
+// Wins for long blocks: every byte moves once.
 //
 // Paper: Thakur, Rabenseifner, Gropp: Optimization of Collective Communication Operations in MPICH
 // (2005).
-#include "algorithms/builder.h"
 #include "algorithms/rows.h"
+#include "algorithms/ways.h"
 
 namespace unisono {
 namespace {
-
-constexpr const char* kName = "pairwise";
 
 void pairwise_all_to_all(PlanBuilder* plan) {
   const int8_t send = plan->lane("send"), receive = plan->lane("receive");
@@ -42,23 +41,11 @@ void pairwise_reduce_scatter(PlanBuilder* plan) {
   }
 }
 
-bool supports(const PlanRequest& request) {
-  return request.collective == Collective::kAllToAll ||
-         request.collective == Collective::kReduceScatter;
-}
-
-Plan build(const PlanRequest& request) {
-  if (request.ranks == 1) return copy_plan(kName, request, true, false);
-  PlanBuilder plan(kName, request);
-  if (request.collective == Collective::kAllToAll)
-    pairwise_all_to_all(&plan);
-  else
-    pairwise_reduce_scatter(&plan);
-  return plan.finish(true, false);
-}
+constexpr About kAbout{"pairwise", "Thakur, Rabenseifner, Gropp 2005 (pairwise exchange)"};
+constexpr Way kWays[] = {{Collective::kAllToAll, pairwise_all_to_all},
+                         {Collective::kReduceScatter, pairwise_reduce_scatter}};
 
 Cost cost(const PlanRequest& request) {
-  if (request.ranks == 1) return {.copy_bytes = 1};
   const double n = request.ranks;
   const double share = (n - 1) / n;
   if (request.collective == Collective::kAllToAll)
@@ -69,14 +56,7 @@ Cost cost(const PlanRequest& request) {
 }  // namespace
 
 Algorithm pairwise_row() {
-  return {.name = kName,
-          .paper = "Thakur, Rabenseifner, Gropp 2005 (pairwise exchange)",
-          .reproducible = false,
-          .late = true,
-          .pipelines = true,
-          .supports = supports,
-          .build = build,
-          .cost = cost};
+  return WaysOf<kAbout, kWays, cost>::row();
 }
 
 }  // namespace unisono

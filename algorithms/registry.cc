@@ -35,9 +35,21 @@ Status check_request(const PlanRequest& request) {
 }  // namespace
 
 std::span<const Algorithm> algorithms() {
-  static const std::array rows = {
-      one_shot_row(),           direct_row(),  ring_row(), binomial_tree_row(),
-      recursive_doubling_row(), pairwise_row()};
+  static const std::array rows = {one_shot_row(),
+                                  direct_row(),
+                                  ring_row(),
+                                  chain_row(),
+                                  binomial_tree_row(),
+                                  recursive_doubling_row(),
+                                  pairwise_row(),
+                                  binary_tree_row(),
+                                  double_binary_tree_row(),
+                                  recursive_halving_row(),
+                                  circulant_row(),
+                                  bruck_row(),
+                                  pat_row(),
+                                  scatter_allgather_row(),
+                                  two_level_row()};
   return rows;
 }
 

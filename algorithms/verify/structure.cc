@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "algorithms/awaits.h"
 #include "algorithms/verify/memory_map.h"
 #include "algorithms/verify/wiring.h"
 
@@ -42,6 +43,7 @@ class Structure {
                          id.writer);
       }
     }
+    scratch_names_.assign(plan.lanes.size(), {});
     for (size_t l = 0; l < plan.lanes.size(); ++l) {
       const Lane& lane = plan.lanes[l];
       for (size_t s = 0; s < lane.steps.size(); ++s) {
@@ -102,16 +104,36 @@ class Structure {
       return violation(scratch ? "7" : "6", where, "chunk of {} blocks from {}, buffer of {}",
                        chunk.blocks, chunk.first, blocks);
     }
-    // Blocks of a split vector differ in size, so a chunk must be the very blocks that the length
-    // names.
     const bool same =
         chunk.blocks == step.length.blocks &&
-        (scratch || plan.rule == BlockRule::kWhole || chunk.first == step.length.first % blocks);
+        (scratch ? keeps_length(plan, step, chunk)
+                 : !lengths_differ(plan) ||
+                       user_block_name(plan, chunk.buffer, chunk.first) == step.length.first);
     if (!same) {
       return violation("9", where, "chunk of {} blocks from {} has not the length ({} from {})",
                        chunk.blocks, chunk.first, step.length.blocks, step.length.first);
     }
     return {};
+  }
+
+  // Blocks of a split vector, or of a v-variant, differ in size, so a chunk must be the very blocks
+  // that the length names.
+  bool lengths_differ(const Plan& plan) const {
+    return plan.rule == BlockRule::kSplit || options_.unequal_blocks;
+  }
+
+  // A scratch block holds what one block's name says the length of, in the whole plan.
+  bool keeps_length(const Plan& plan, const Step& step, const Chunk& chunk) {
+    if (!lengths_differ(plan)) return true;
+    std::vector<int32_t>& names = scratch_names_[at(chunk.lane)];
+    names.resize(at(plan.scratch_blocks[at(chunk.lane)]), -1);
+    for (int32_t i = 0; i < chunk.blocks; ++i) {
+      const int32_t name = (step.length.first + i) % plan.blocks;
+      int32_t& known = names[at(chunk.first + i)];
+      if (known != -1 && known != name) return false;
+      known = name;
+    }
+    return true;
   }
 
   Status check_receive_end(const Plan& plan, int16_t channel, int32_t lane, const Place& where) {
@@ -270,7 +292,7 @@ class Structure {
     const std::vector<Message>& sent = sent_[at(channel)];
     if (j >= sent.size()) return count_differs(channel, plan.rank, sent.size(), j + 1);
     const bool same = sent[j].blocks == step.length.blocks &&
-                      (plan.rule == BlockRule::kWhole || sent[j].first == step.length.first);
+                      (!lengths_differ(plan) || sent[j].first == step.length.first);
     if (same) return {};
     return violation("9", Place{plan, lane, step_number},
                      "receives blocks {} from {}, but rank {} lane {} step {} sends {} from {}",
@@ -312,10 +334,11 @@ class Structure {
   const Wiring& wiring_;
   const VerifyOptions& options_;
   std::vector<int32_t> writer_lane_, reader_lane_;
-  std::vector<std::vector<Message>> sent_;  // by channel, of one round
-  int64_t steps_ = 0;                       // seen so far
-  std::vector<int64_t> last_use_;           // by end: the step that last received from it
-  std::vector<int32_t> written_;            // by location: 1 + which block of the destination
+  std::vector<std::vector<Message>> sent_;           // by channel, of one round
+  std::vector<std::vector<int32_t>> scratch_names_;  // of one plan, by lane and block; -1: none
+  int64_t steps_ = 0;                                // seen so far
+  std::vector<int64_t> last_use_;                    // by end: the step that last received from it
+  std::vector<int32_t> written_;  // by location: 1 + which block of the destination
 };
 
 }  // namespace

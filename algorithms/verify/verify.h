@@ -19,6 +19,8 @@ struct VerifyOptions {
   int rounds = 0;     // of the deadlock proof; 0: slots + 2 (rule 14)
   bool all_in_place_forms = true;  // false: values of the form "none in place" only
   bool multicast = true;           // channels may have several readers
+  // Blocks may differ in length (v-variants), so every length must name its very blocks.
+  bool unequal_blocks = false;
 };
 
 // Ok, or kInternalError whose message names the rule broken and, as far as they exist, rank, lane,

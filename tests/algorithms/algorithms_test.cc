@@ -178,7 +178,7 @@ TEST(Algorithms, MarkFinalExactlyWhereAReductionsOutputComesToBe) {
           const Plan plan = plan_of(row.name, request);
           blocks = plan.blocks;
           for (const Lane& lane : plan.lanes)
-            for (const Step& step : lane.steps) finals += step.final ? 1 : 0;
+            for (const Step& step : lane.steps) finals += step.final ? step.length.blocks : 0;
         }
         const std::string what = std::string(row.name) + " " + collective_name(request.collective) +
                                  " " + std::to_string(n);
@@ -318,11 +318,16 @@ TEST(Ring, StepsAndBytesAreItsProse) {
                       {2 * n, 2 * (n - 1), 2 * (n - 1)});
         for (Collective collective : {Collective::kReduceScatter, Collective::kAllGather})
           expect_counts(name, collective, n, v, multicast, {n, n - 1, n - 1});
-        expect_counts(name, Collective::kBroadcast, n, v, multicast,
-                      {1, v == n - 1 ? 0 : 1, v == 0 ? 0 : 1});
-        expect_counts(name, Collective::kReduce, n, v, multicast,
-                      {1, v == 0 ? 0 : 1, v == 1 ? 0 : 1});
       }
+}
+
+TEST(Chain, StepsAndBytesAreItsProse) {
+  for (int32_t n = 2; n <= kMaxRanks; ++n)
+    for (int32_t v = 0; v < n; ++v) {
+      expect_counts("chain", Collective::kBroadcast, n, v, true,
+                    {1, v == n - 1 ? 0 : 1, v == 0 ? 0 : 1});
+      expect_counts("chain", Collective::kReduce, n, v, true, {1, v == 0 ? 0 : 1, v == 1 ? 0 : 1});
+    }
 }
 
 // Children of v in a binomial tree of n, by the definition of a parent.

@@ -3,29 +3,27 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <string>
 
 #include "algorithms/registry.h"
 #include "algorithms/verify/random_run.h"
 #include "algorithms/verify/verify.h"
+#include "tests/sample.h"
 
 namespace unisono {
 namespace {
 
 using Plans = std::vector<Plan>;
 
-bool full() {
-  const char* value = std::getenv("UNISONO_TEST_FULL");
-  return value != nullptr && std::string(value) == "1";
-}
+using testing::full;
+using testing::sampled;
 
 std::vector<int32_t> sizes() {
   std::vector<int32_t> all;
-  for (int32_t n = 1; n <= (full() ? 130 : 9); ++n) all.push_back(n);
-  const std::vector<int32_t> samples =
-      full() ? std::vector<int32_t>{255, 256, 257, 512, 1000, 1024}
-             : std::vector<int32_t>{12, 15, 16, 17, 31, 32, 33, 64, 130, 256, 1000};
+  for (int32_t n = 1; n <= sampled(130, 9, 7); ++n) all.push_back(n);
+  const std::vector<int32_t> samples = sampled<std::vector<int32_t>>(
+      {255, 256, 257, 512, 1000, 1024}, {12, 15, 16, 17, 31, 32, 33, 64, 130, 256, 1000},
+      {12, 16, 17, 33, 130});
   all.insert(all.end(), samples.begin(), samples.end());
   return all;
 }
@@ -67,14 +65,49 @@ std::vector<int32_t> roots(Collective collective, int32_t ranks) {
   return all;
 }
 
+// Proved for the v-variants too; of an all-to-all no plan is used for one.
+bool takes_unequal_blocks(const Algorithm& algorithm, PlanRequest request) {
+  request.unequal_blocks = true;
+  return request.collective != Collective::kAllToAll && algorithm.supports(request);
+}
+
+bool needs_hosts(const Algorithm& algorithm, Collective collective) {
+  const int32_t two_hosts[] = {0, 0, 1};
+  PlanRequest request{.collective = collective, .ranks = 3};
+  const bool alone = algorithm.supports(request);
+  request.hosts = two_hosts;
+  return !alone && algorithm.supports(request);
+}
+
+// Maps of ranks to hosts for what needs more than one host; one empty map for all others.
+std::vector<std::vector<int32_t>> host_maps(const Algorithm& algorithm, Collective collective,
+                                            int32_t ranks) {
+  if (!needs_hosts(algorithm, collective)) return {{}};
+  std::vector<std::vector<int32_t>> maps;
+  const auto add = [&](auto host_of) {
+    std::vector<int32_t> map;
+    for (int32_t rank = 0; rank < ranks; ++rank) map.push_back(host_of(rank));
+    if (std::find(maps.begin(), maps.end(), map) == maps.end()) maps.push_back(map);
+  };
+  add([&](int32_t rank) { return rank < (ranks + 1) / 2 ? 7 : 3; });  // 3+2
+  add([&](int32_t rank) { return rank < 1 ? 0 : 1; });                // 1+4
+  if (ranks > (full() ? 33 : 9)) return maps;
+  add([&](int32_t rank) { return rank / 2; });                      // 2+2+1
+  add([&](int32_t rank) { return rank % 3; });                      // placed round robin
+  add([&](int32_t rank) { return rank % 4 == 1 ? 5 : rank / 8; });  // and unequal
+  return maps;
+}
+
 template <class Visit>
 void for_each_request(const Algorithm& algorithm, int32_t ranks, Visit visit) {
   for (int c = 0; c < kCollectives; ++c) {
     const auto collective = static_cast<Collective>(c);
-    for (int32_t root : roots(collective, ranks)) {
-      for (bool multicast : {true, false}) {
-        const PlanRequest request{collective, ranks, 0, root, multicast};
-        if (algorithm.supports(request)) visit(request);
+    for (const std::vector<int32_t>& hosts : host_maps(algorithm, collective, ranks)) {
+      for (int32_t root : roots(collective, ranks)) {
+        for (bool multicast : {true, false}) {
+          const PlanRequest request{collective, ranks, 0, root, multicast, hosts};
+          if (algorithm.supports(request)) visit(request);
+        }
       }
     }
   }
@@ -95,7 +128,7 @@ bool same(const Plans& one, const Plans& other) {
   return true;
 }
 
-class VerifyAlgorithms : public testing::TestWithParam<const char*> {};
+class VerifyAlgorithms : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(VerifyAlgorithms, AreProved) {
   const Algorithm& algorithm = *find_algorithm(GetParam());
@@ -108,6 +141,7 @@ TEST_P(VerifyAlgorithms, AreProved) {
       }
       VerifyOptions options;
       options.multicast = request.multicast;
+      options.unequal_blocks = takes_unequal_blocks(algorithm, request);
       const Plans plans = built(algorithm, request);
       ++proved;
       if (!request.multicast) {
@@ -174,7 +208,7 @@ std::vector<const char*> names() {
   return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(Registry, VerifyAlgorithms, testing::ValuesIn(names()),
+INSTANTIATE_TEST_SUITE_P(Registry, VerifyAlgorithms, ::testing::ValuesIn(names()),
                          [](const auto& tested) { return std::string(tested.param); });
 
 }  // namespace

@@ -495,6 +495,37 @@ TEST(VerifyTest, PlansAreOfOneCallAndHaveItsBuffers) {
   EXPECT_EQ(verify_plans({}).code(), Code::kInvalidArgument);
 }
 
+TEST(VerifyTest, LengthsNameTheirBlocksWhereBlocksMayBeUnequal) {
+  const VerifyOptions unequal{.unequal_blocks = true};
+  for (const char* name : {"ring", "direct", "bruck"}) {
+    const Status status = verify_plans(built(name, Collective::kAllGather, 5), unequal);
+    EXPECT_TRUE(status.ok()) << status.message();
+  }
+  // One step of one rank that moves the right block by another one's length.
+  Plans plans = built("ring", Collective::kAllGather, 5);
+  Chunk& length = plans[2].lanes[0].steps[1].length;
+  length.first = (length.first + 1) % 5;
+  EXPECT_TRUE(verify_plans(plans).ok());
+  expect_rejected(plans, "9", "length", unequal);
+  // Blocks that are not consecutive have no length but a common one.
+  const Plans packed = built("pat", Collective::kAllGather, 5);
+  EXPECT_TRUE(verify_plans(packed).ok());
+  expect_rejected(packed, "9", "length", unequal);
+  EXPECT_FALSE(find_algorithm("pat")->supports(
+      {.collective = Collective::kAllGather, .ranks = 5, .unequal_blocks = true}));
+}
+
+TEST(VerifyTest, AScratchBlockKeepsTheLengthThatItWasWrittenWith) {
+  const VerifyOptions unequal{.unequal_blocks = true};
+  Plans plans = built("binomial_tree", Collective::kScatter, 8);
+  ASSERT_TRUE(verify_plans(plans, unequal).ok());
+  for (Lane& lane : plans[4].lanes)  // an inner rank: passes blocks 6 and 7 on from scratch
+    for (Step& step : lane.steps)
+      if (step.forward >= 0 && step.length.blocks == 2) step.length.first = 4;
+  EXPECT_TRUE(verify_plans(plans).ok());
+  expect_rejected(plans, "9", "length", unequal);
+}
+
 TEST(VerifyTest, PlansAfterEachOtherOverTheSameChannelsDoNotMix) {
   const Plans ring = built("ring", Collective::kAllReduce, 4);
   const Plans direct = built("direct", Collective::kAllReduce, 4);
