@@ -196,8 +196,10 @@ Result<const BoundPlan*> Communicator::bind(const Algorithm& algorithm, const Ca
   request.rank = rank_;
   request.root = std::max(call.root, 0);
   request.multicast = agreement_.multicast;
-  return bind_plan(key, algorithm.build(request), algorithm.name,
-                   mix(hash_text(algorithm.name), static_cast<uint64_t>(ranks())));
+  request.hosts = agreement_.hosts;
+  uint64_t hash = mix(hash_text(algorithm.name), static_cast<uint64_t>(ranks()));
+  for (const int32_t host : agreement_.hosts) hash = mix(hash, static_cast<uint64_t>(host));
+  return bind_plan(key, algorithm.build(request), algorithm.name, hash);
 }
 
 Result<const BoundPlan*> Communicator::bind_plan_file(const Call& call) {

@@ -242,6 +242,13 @@ void CommunicatorBuilder::count_hosts(const std::vector<RankEntry>& entries) {
     if (entry.cores < count_bits(entry.core_mask)) host.quota = std::min(host.quota, entry.cores);
     comm_->hosts_.push_back(entry.host);
   }
+  std::map<std::string, int32_t> numbers;
+  for (const RankEntry& entry : entries) {
+    const auto next = static_cast<int32_t>(numbers.size());
+    comm_->agreement_.hosts.push_back(
+        numbers.try_emplace(host_key(entry.host, entry.endpoint_address), next).first->second);
+  }
+  if (numbers.size() == 1) comm_->agreement_.hosts.clear();
   for (const auto& [name, host] : hosts) oversubscribed_ = oversubscribed_ || host.oversubscribed();
   const RankEntry& mine = entries[static_cast<size_t>(comm_->rank_)];
   const Host& here = hosts[host_key(mine.host, mine.endpoint_address)];

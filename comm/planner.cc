@@ -48,6 +48,7 @@ Result<const Algorithm*> choose_algorithm(const Agreement& agreement, const Call
   request.rank = 0;
   request.root = std::max(call.root, 0);
   request.multicast = agreement.multicast;
+  request.hosts = agreement.hosts;
   request.unequal_blocks = call.blocks != nullptr;
   if (!agreement.algorithm.empty()) {
     const Algorithm* forced = find_algorithm(agreement.algorithm);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "algorithms/registry.h"
 #include "base/status.h"
@@ -23,6 +24,7 @@ struct Agreement {
   uint32_t slots = 4;
   double latency_us = 1;        // of the slowest link in use
   double gigabytes_per_s = 10;  // of the slowest link in use
+  std::vector<int32_t> hosts;   // of each rank, numbered by first appearance; empty: one host
 };
 
 // kInvalidUsage when a forced algorithm contradicts reproducible. The result lives for ever.
