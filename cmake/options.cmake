@@ -8,7 +8,7 @@ target_compile_options(unisono_options INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-Woverloaded-virtual>)
 if(UNISONO_SANITIZE)
   # gcc's -Werror and sanitizers disagree on a few flow warnings in standard headers.
-  target_compile_options(unisono_options INTERFACE "-fsanitize=${UNISONO_SANITIZE}" -fno-omit-frame-pointer -g)
+  target_compile_options(unisono_options INTERFACE "-fsanitize=${UNISONO_SANITIZE}" -fno-omit-frame-pointer -g1)
   target_link_options(unisono_options INTERFACE "-fsanitize=${UNISONO_SANITIZE}")
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     target_compile_options(unisono_options INTERFACE -Wno-error=maybe-uninitialized)

@@ -8,13 +8,14 @@
 namespace unisono::testing {
 namespace {
 
+const std::vector<int> kRankCounts = {1, 2, 3, 4, 5, 6, 7, 8, 9, 16};
 std::vector<int> rank_counts() {
-  return {1, 2, 3, 4, 5, 6, 7, 8, 9, 16};
+  return sampled(kRankCounts, kRankCounts, {1, 2, 3, 5});
 }
 
 // Simulated ranks run one at a time: the sample is smaller.
 std::vector<int> simulated_rank_counts() {
-  return full() ? rank_counts() : std::vector<int>{1, 2, 3, 5, 8};
+  return sampled(kRankCounts, {1, 2, 3, 5, 8}, {1, 2, 5});
 }
 
 std::vector<std::string> algorithm_names() {
@@ -37,9 +38,8 @@ class Collectives : public ::testing::TestWithParam<std::tuple<std::string, int>
 };
 
 TEST_P(Collectives, GiveTheReferencesResultWithEveryAlgorithmInPlaceAndNot) {
-  const std::vector<size_t> counts =
-      full() ? std::vector<size_t>{0, 1, 2, 3, 17, 1000, 4097, 65537, 300'001}
-             : std::vector<size_t>{0, 1, 17, 4097, 70'001};
+  const std::vector<size_t> counts = sampled<std::vector<size_t>>(
+      {0, 1, 2, 3, 17, 1000, 4097, 65537, 300'001}, {0, 1, 17, 4097, 70'001}, {0, 17, 20'011});
   for (const std::string& algorithm : algorithm_names()) {
     SCOPED_TRACE("algorithm " + algorithm);
     const Ranks world(ranks(), {transport(), algorithm});
@@ -70,7 +70,8 @@ TEST_P(Collectives, GiveTheReferencesResultForEveryTypeAndOpAtOddCounts) {
         if (!defined(o, t)) continue;
         const size_t most = (256u << 10) / size_of(t) + 1;  // just past 256 KiB
         for (const size_t count : {size_t{1}, size_t{333}, size_t{5001}, most | 1}) {
-          if (!full() && count > 20'000 && (type + op) % 4 != 0) continue;
+          if (count > sampled<size_t>(0, 20'000, 1000) && (type + op) % sampled(1, 4, 16) != 0)
+            continue;
           cases.push_back({kind, t, o, count, ranks() - 1, op % 2 == 0});
         }
       }
@@ -110,13 +111,14 @@ INSTANTIATE_TEST_SUITE_P(Sim, Collectives,
                          name_of);
 
 TEST(BigCollectives, SumFloatsExactlyUpTo64MiB) {
+  const size_t count = sampled<size_t>(64u << 20, 64u << 20, 4u << 20) / sizeof(float);
   for (const std::string transport : {"shm", "tcp"}) {
     for (const int ranks : {2, 3}) {
       SCOPED_TRACE(transport + " " + std::to_string(ranks));
       const Ranks world(ranks, {transport});
       ASSERT_TRUE(world.ok());
-      run_cases(world, {{Kind::kAllReduce, uniFloat32, uniSum, (64u << 20) / 4, 0, false},
-                        {Kind::kAllReduce, uniFloat32, uniSum, (64u << 20) / 4 - 13, 0, true}});
+      run_cases(world, {{Kind::kAllReduce, uniFloat32, uniSum, count, 0, false},
+                        {Kind::kAllReduce, uniFloat32, uniSum, count - 13, 0, true}});
     }
   }
 }

@@ -15,7 +15,8 @@ class Deadline : public ::testing::TestWithParam<std::tuple<std::string, int>> {
   // For tests whose ranks come again with new threads: some find their error without waiting, and
   // the world shall not wait long for their threads.
   std::string in_phases() const {
-    return transport() == "sim" ? "sim:patience_ms=200" : transport();
+    const std::string patience_ms = kInstrumented ? "2000" : "200";
+    return transport() == "sim" ? "sim:patience_ms=" + patience_ms : transport();
   }
 };
 
@@ -33,10 +34,11 @@ uniResult_t sum(uniComm_t comm, int rank, int ranks, size_t count) {
 TEST_P(Deadline, OfACollectiveNamesOperationStepPeerAndWhoHadArrived) {
   const int missing = ranks() - 1;
   for (const size_t count : {size_t{1}, size_t{300'000}}) {
-    const Ranks world(ranks(), {in_phases(), "", false, timeout_ms()});
+    const Ranks world(ranks(), {in_phases()});  // a minute to meet
     ASSERT_TRUE(world.ok());
     world.run([&](int rank, uniComm_t comm) {
       UNI_OK(uniBarrier(comm, nullptr));
+      UNI_OK(uniCommSetTimeout(comm, timeout_ms()));
       if (rank == missing) return;
       EXPECT_EQ(sum(comm, rank, ranks(), count), uniTimeout);
       const std::string text = uniGetLastError(nullptr);
@@ -77,10 +79,11 @@ TEST_P(Deadline, CanBeSetForTheOperationsThatFollow) {
 }
 
 TEST_P(Deadline, OfAReceiveNamesThePeerAndTheMessage) {
-  const Ranks world(ranks(), {in_phases(), "", false, 250});
+  const Ranks world(ranks(), {in_phases()});
   ASSERT_TRUE(world.ok());
   world.run([&](int rank, uniComm_t comm) {
     UNI_OK(uniBarrier(comm, nullptr));
+    UNI_OK(uniCommSetTimeout(comm, 250));
     if (rank != 0) return;
     std::vector<char> data(77);
     EXPECT_EQ(uniRecv(data.data(), data.size(), uniInt8, 1, comm, nullptr), uniTimeout);
@@ -91,10 +94,11 @@ TEST_P(Deadline, OfAReceiveNamesThePeerAndTheMessage) {
 }
 
 TEST_P(Deadline, OfAsynchronousWorkIsTheStreamsError) {
-  const Ranks world(ranks(), {transport(), "", false, 250});
+  const Ranks world(ranks(), {transport()});
   ASSERT_TRUE(world.ok());
   world.run([&](int rank, uniComm_t comm) {
     UNI_OK(uniBarrier(comm, nullptr));
+    UNI_OK(uniCommSetTimeout(comm, 250));
     if (rank == 0) return;
     uniStream_t stream = nullptr;
     UNI_OK(uniStreamCreate(&stream));

@@ -263,7 +263,8 @@ TEST_P(Fork, LeavesTheChildClearErrorsAndTheParentAndItsPeersUntouched) {
   });
   for (int r = 0; r < 2; r++) EXPECT_EQ(processes.wait_for(r), 0) << "rank " << r;
 }
-INSTANTIATE_TEST_SUITE_P(Real, Fork, ::testing::Values("shm", "tcp"));
+INSTANTIATE_TEST_SUITE_P(Real, Fork, ::testing::Values("shm", "tcp"),
+                         [](const auto& one) { return one.param; });
 
 }  // namespace
 }  // namespace unisono::testing

@@ -4,19 +4,15 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <cstdlib>
 #include <functional>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "tests/sample.h"
 #include "unisono/unisono.h"
 
 namespace unisono::testing {
-
-inline bool full() {
-  return std::getenv("UNISONO_TEST_FULL") != nullptr;
-}
 
 // In rank threads ASSERT cannot leave the rank's function, and EXPECT is thread-safe: report, with
 // the library's words.

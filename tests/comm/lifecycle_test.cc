@@ -56,7 +56,7 @@ class Lifecycle : public ::testing::TestWithParam<std::tuple<std::string, int>> 
 
 TEST_P(Lifecycle, OfManyCommunicatorsLeavesNothingBehind) {
   const auto& [transport, ranks] = GetParam();
-  const int cycles = full() ? 10'000 : 200;
+  const int cycles = sampled(10'000, 200, 40);
   for (int i = 0; i < 30; i++) cycle(ranks, transport);
   const Usage before = usage();
   for (int i = 0; i < cycles && !HasFailure(); i++) cycle(ranks, transport);

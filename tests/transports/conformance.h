@@ -3,7 +3,7 @@
 //
 //   #include "tests/transports/conformance.h"
 //   namespace unisono::testing {
-//   INSTANTIATE_TEST_SUITE_P(shm, Conformance, ::testing::Values(Setup{"shm"}));
+//   INSTANTIATE_TEST_SUITE_P(shm, Conformance, ::testing::Values(Setup{"shm"}), name_of);
 //   }
 //
 // Tests of what a transport does not claim (TransportCaps) skip themselves.

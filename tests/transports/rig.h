@@ -4,10 +4,12 @@
 
 #include <gtest/gtest.h>
 
+#include <cctype>
 #include <cstring>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <ostream>
 #include <random>
 #include <string>
 #include <thread>
@@ -28,6 +30,21 @@ struct Setup {
   std::unique_ptr<Transport> (*wrap)(std::unique_ptr<Transport> inner, Env& env,
                                      int rank) = nullptr;
 };
+// In failures and names of tests: words that are the same in every run, instead of addresses.
+inline std::string to_string(const Setup& setup) {
+  const std::string name = setup.transport;
+  return *setup.options == '\0' ? name : name + ":" + setup.options;
+}
+inline void PrintTo(const Setup& setup, std::ostream* out) {
+  *out << to_string(setup);
+}
+inline std::string name_of(const ::testing::TestParamInfo<Setup>& info) {
+  std::string name = to_string(info.param);
+  for (char& letter : name) {
+    if (std::isalnum(static_cast<unsigned char>(letter)) == 0) letter = '_';
+  }
+  return name;
+}
 
 // Memory of posted sends, which must stay until they have completed. Kept until the rig ends.
 class KeptMemory {

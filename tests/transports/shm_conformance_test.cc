@@ -2,6 +2,6 @@
 
 namespace unisono::testing {
 
-INSTANTIATE_TEST_SUITE_P(shm, Conformance, ::testing::Values(Setup{"shm"}));
+INSTANTIATE_TEST_SUITE_P(shm, Conformance, ::testing::Values(Setup{"shm"}), name_of);
 
 }  // namespace unisono::testing

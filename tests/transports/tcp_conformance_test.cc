@@ -2,6 +2,6 @@
 
 namespace unisono::testing {
 
-INSTANTIATE_TEST_SUITE_P(tcp, Conformance, ::testing::Values(Setup{"tcp"}));
+INSTANTIATE_TEST_SUITE_P(tcp, Conformance, ::testing::Values(Setup{"tcp"}), name_of);
 
 }  // namespace unisono::testing

@@ -24,9 +24,12 @@ std::unique_ptr<Transport> troubled(std::unique_ptr<Transport> inner, Env&, int 
   return wrap_check(wrap_fault(std::move(inner), options), rank);
 }
 
-INSTANTIATE_TEST_SUITE_P(CheckTraceTcp, Conformance, ::testing::Values(Setup{"tcp", "", checked}));
-INSTANTIATE_TEST_SUITE_P(CheckTraceShm, Conformance, ::testing::Values(Setup{"shm", "", checked}));
-INSTANTIATE_TEST_SUITE_P(LateTcp, Conformance, ::testing::Values(Setup{"tcp", "", troubled}));
+INSTANTIATE_TEST_SUITE_P(CheckTraceTcp, Conformance, ::testing::Values(Setup{"tcp", "", checked}),
+                         name_of);
+INSTANTIATE_TEST_SUITE_P(CheckTraceShm, Conformance, ::testing::Values(Setup{"shm", "", checked}),
+                         name_of);
+INSTANTIATE_TEST_SUITE_P(LateTcp, Conformance, ::testing::Values(Setup{"tcp", "", troubled}),
+                         name_of);
 
 // One channel of a transport that does what a test tells it to.
 class Puppet final : public Transport, public SendEnd, public RecvEnd {

@@ -1,0 +1,29 @@
+// How much of its tables a test runs: a sample, or the whole (UNISONO_TEST_FULL=1). Built with a
+// sanitizer or for coverage, where everything takes ten times as long, a smaller sample: one run of
+// each path finds what there is to be found. Never chosen by how long something took.
+#pragma once
+
+#include <cstdlib>
+#include <string_view>
+
+namespace unisono::testing {
+
+#ifdef UNISONO_INSTRUMENTED
+inline constexpr bool kInstrumented = true;
+#else
+inline constexpr bool kInstrumented = false;
+#endif
+
+inline bool full() {
+  const char* value = std::getenv("UNISONO_TEST_FULL");
+  return value != nullptr && std::string_view(value) == "1";
+}
+
+// The one of the three that is to run.
+template <class T>
+T sampled(T whole, T sample, T instrumented) {
+  if (full()) return whole;
+  return kInstrumented ? instrumented : sample;
+}
+
+}  // namespace unisono::testing
