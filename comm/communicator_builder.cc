@@ -28,10 +28,18 @@ std::string host_label() {
   return uname(&names) == 0 ? names.nodename : "unknown-host";
 }
 
-// Tells machines apart that have one name, as "localhost". Simulated ranks have no address.
-std::string host_key(const std::string& name, const std::string& endpoint_address) {
+// Of whose cores ranks share: tells machines apart that have one name, as "localhost". Simulated
+// ranks have no address.
+std::string machine_key(const std::string& name, const std::string& endpoint_address) {
   const auto address = net::decode_address(endpoint_address);
   return address.ok() ? fmt::format("{} {:x}", name, address->identity.network) : name;
+}
+
+// Of who may share memory, for plans: UNISONO_HOSTID makes several of one machine.
+std::string host_key(const std::string& name, const std::string& endpoint_address) {
+  const auto address = net::decode_address(endpoint_address);
+  return address.ok() ? fmt::format("{:x} {:x}", address->identity.network, address->identity.host)
+                      : name;
 }
 
 // The cores that this process may run on, a bit each. A pinned rank has one; what counts is how
@@ -235,7 +243,7 @@ void CommunicatorBuilder::count_hosts(const std::vector<RankEntry>& entries) {
   };
   std::map<std::string, Host> hosts;
   for (const RankEntry& entry : entries) {
-    Host& host = hosts[host_key(entry.host, entry.endpoint_address)];
+    Host& host = hosts[machine_key(entry.host, entry.endpoint_address)];
     host.ranks++;
     add_bits(&host.cores, entry.core_mask);
     // Fewer than its affinity allows: a quota, which all share.
@@ -251,7 +259,7 @@ void CommunicatorBuilder::count_hosts(const std::vector<RankEntry>& entries) {
   if (numbers.size() == 1) comm_->agreement_.hosts.clear();
   for (const auto& [name, host] : hosts) oversubscribed_ = oversubscribed_ || host.oversubscribed();
   const RankEntry& mine = entries[static_cast<size_t>(comm_->rank_)];
-  const Host& here = hosts[host_key(mine.host, mine.endpoint_address)];
+  const Host& here = hosts[machine_key(mine.host, mine.endpoint_address)];
   // Pinned ranks that have a core each are as good as one rank that has one.
   if (!comm_->world_) set_local_ranks(here.oversubscribed() ? static_cast<int>(here.ranks) : 1);
 }

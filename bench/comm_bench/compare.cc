@@ -107,13 +107,28 @@ RowDifference difference(const Sample& a, const Sample& b) {
   const RankTest test = rank_test(a.batches, b.batches);
   d.u = test.u;
   d.p = test.p;
+  d.least_p = test.least_p;
   const double half = static_cast<double>(a.batches.size() * b.batches.size()) / 2;
-  if (test.least_p >= kCompareAlpha) {
-    d.verdict = RowDifference::kTooFew;
-  } else if (test.p < kCompareAlpha) {
-    d.verdict = test.u > half ? RowDifference::kFaster : RowDifference::kSlower;
-  }
+  d.verdict = test.u > half ? RowDifference::kFaster : RowDifference::kSlower;  // if it differs
   return d;
+}
+
+// Y. Benjamini, Y. Hochberg, Controlling the false discovery rate, J. R. Statist. Soc. B 57 (1995):
+// with many rows some p are small by chance, so that the k smallest differ only if the k-th is at
+// most k/rows of the rate.
+void judge(std::vector<RowDifference>* rows) {
+  std::vector<double> sorted;
+  for (const RowDifference& row : *rows) sorted.push_back(row.p);
+  std::sort(sorted.begin(), sorted.end());
+  double most = -1;
+  for (size_t k = 1; k <= sorted.size(); k++) {
+    const double limit = kFalseRate * static_cast<double>(k) / static_cast<double>(sorted.size());
+    if (sorted[k - 1] <= limit) most = sorted[k - 1];
+  }
+  for (RowDifference& row : *rows) {
+    if (row.p <= most) continue;
+    row.verdict = row.least_p > kFalseRate ? RowDifference::kTooFew : RowDifference::kSame;
+  }
 }
 
 bool load(const std::string& name, Json* all) {
@@ -160,6 +175,7 @@ Comparison compare(const Json& a, const Json& b, const std::string& name_a,
   for (const Sample& row : rows_b) {
     if (in_b.count(row.row) != 0) result.only_b.push_back(row.row);
   }
+  judge(&result.rows);
   if (result.rows.empty()) {
     result.problem =
         "key 'results': " + name_a + " and " + name_b + " have no row of one size, type and op";
@@ -175,25 +191,28 @@ int compare_files(const std::string& name_a, const std::string& name_b) {
     fprintf(stderr, "comm-bench: %s\n", c.problem.c_str());
     return 2;
   }
-  printf("# A %s\n# B %s\n# Mann-Whitney U of the times of batches, two-sided, p < %g; B is ...\n",
-         name_a.c_str(), name_b.c_str(), kCompareAlpha);
+  printf(
+      "# A %s\n# B %s\n# Mann-Whitney U of the times of batches, two-sided; at most %.0f %% of the "
+      "rows that differ by chance (Benjamini-Hochberg)\n",
+      name_a.c_str(), name_b.c_str(), kFalseRate * 100);
   printf("#%11s %9s %8s %5s %-12s %11s %11s %7s %8s  %s\n", "size", "type", "redop", "root",
-         "place", "A (us)", "B (us)", "B/A", "p", "verdict");
-  size_t differ = 0, too_few = 0;
+         "place", "A (us)", "B (us)", "B/A", "p", "B is");
+  size_t differ = 0;
+  double least_p = 1;
   for (const RowDifference& d : c.rows) {
     const size_t at = d.row.rfind(' ');
     printf("%s %-12s %11.3f %11.3f %7.3f %8.4f  %s\n", d.row.substr(0, at).c_str(),
            d.row.c_str() + at + 1, d.median_a, d.median_b, d.ratio, d.p, words(d.verdict));
     differ += d.verdict == RowDifference::kFaster || d.verdict == RowDifference::kSlower;
-    too_few += d.verdict == RowDifference::kTooFew;
+    least_p = std::min(least_p, d.least_p);
   }
   for (const std::string& row : c.only_a) printf("%s  only in A\n", row.c_str());
   for (const std::string& row : c.only_b) printf("%s  only in B\n", row.c_str());
-  printf("# %zu of %zu rows differ; by chance alone %.2g would\n", differ, c.rows.size(),
-         kCompareAlpha * static_cast<double>(c.rows.size() - too_few));
-  if (too_few > 0) {
-    printf("# %zu rows have too few batches to differ at this p: 5 on each side suffice\n",
-           too_few);
+  printf("# %zu of %zu rows differ\n", differ, c.rows.size());
+  const double limit = kFalseRate / static_cast<double>(c.rows.size());
+  if (least_p > limit) {
+    printf("# one row alone would have to reach p %.4f, these batches reach %.4f: use --batches\n",
+           limit, least_p);
   }
   return differ > 0 ? 1 : 0;
 }

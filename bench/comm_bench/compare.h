@@ -8,12 +8,15 @@
 
 namespace bench {
 
-inline constexpr double kCompareAlpha = 0.01;
+// Of the rows that are said to differ, the share that chance made: at most this, on average. Where
+// nothing differs, as many comparisons say that something does.
+inline constexpr double kFalseRate = 0.05;
 
 struct RowDifference {
   std::string row;                               // "1024 float sum root -1 out_of_place"
   double median_a = 0, median_b = 0, ratio = 0;  // microseconds; ratio is b over a
   double u = 0, p = 1;
+  double least_p = 1;  // what these numbers of batches could give at best
   enum Verdict { kSame, kFaster, kSlower, kTooFew } verdict = kSame;  // of b against a
 };
 

@@ -48,6 +48,8 @@ int finish(uniComm_t comm, int status) {
 int run_child(const Options& options, const Body& body, int rank, const int id_pipe[2],
               const Shared& shared) {
   uniUniqueId id;
+  // Where rank 0 ends without an id, the others' reads must see the pipe's end: nobody else may hold it.
+  if (rank != 0) close(id_pipe[1]);
   if (rank == 0) {
     must(uniGetUniqueId(&id), "uniGetUniqueId");
     for (int r = 1; r < options.ranks; r++) {
@@ -57,7 +59,7 @@ int run_child(const Options& options, const Body& body, int rank, const int id_p
     return 3;
   }
   close(id_pipe[0]);
-  close(id_pipe[1]);
+  if (rank == 0) close(id_pipe[1]);
   const uniConfig_t config = make_config(options);
   uniComm_t comm = nullptr;
   must(uniCommInitRankConfig(&comm, options.ranks, id, rank, &config), "uniCommInitRankConfig");

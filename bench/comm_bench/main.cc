@@ -11,8 +11,8 @@
 #include "bench/comm_bench/options.h"
 #include "bench/comm_bench/ping_pong.h"
 #include "bench/comm_bench/report.h"
-#include "bench/comm_bench/versus.h"
 #include "bench/comm_bench/run_facts.h"
+#include "bench/comm_bench/versus.h"
 #include "bench/comm_bench/work.h"
 
 namespace bench {

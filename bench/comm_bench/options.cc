@@ -189,8 +189,9 @@ Options parse_options(int argc, char** argv) {
     app.parse(argc, argv);
     if (o.work_name.empty() && o.compare.empty()) throw CLI::RequiredError("collective");
     set_sizes(o, words);
-    if (!o.versus.empty() && o.ranks < 1)
-      throw CLI::ValidationError("--versus", "needs --ranks N");
+    if (!o.versus.empty() && o.ranks < 1) throw CLI::ValidationError("--versus", "needs --ranks N");
+    if (!o.versus.empty() && (o.work_name == "pingpong" || !o.report_file.empty()))
+      throw CLI::ValidationError("--versus", "goes neither with pingpong nor with --report");
     o.step_bytes = parse_size(words.step);
     o.types = pick(type_rows(), words.type, "-d");
     o.ops = pick(op_rows(), words.op, "-o");

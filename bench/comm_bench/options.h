@@ -50,11 +50,11 @@ struct Options {
   int average = 1;  // time over ranks: 0 rank 0, 1 average, 2 least, 3 most
   bool barrier_each = false, use_stream = false, per_iteration = false;
   std::string json_file, report_file;
-  std::vector<std::string> compare;  // two files of -J; nothing is measured then
-  std::string flags;                 // the command line's words
-  std::string versus;                // peers, comma-separated (versus.h)
+  std::vector<std::string> compare;        // two files of -J; nothing is measured then
+  std::string flags;                       // the command line's words
+  std::string versus;                      // peers, comma-separated (versus.h)
   std::string versus_peer, versus_folder;  // in the ranks that --versus starts
-  int timeout_s = 0;                 // 0: the library's default
+  int timeout_s = 0;                       // 0: the library's default
   int ranks = 0;  // start this many local processes; 0: under a launcher, or alone
   std::string transport, algorithm;
   bool registered = false, reproducible = false, bound = false;

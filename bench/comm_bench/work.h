@@ -44,7 +44,7 @@ class WorkBuffers {
     char* recv;
   };
   Pointers next(const Case& c);
-  size_t wrong(const Case& c) const;              // elements of this rank's output
+  size_t wrong(const Case& c) const;  // elements of this rank's output
 
  private:
   char* send_pointer(const Case& c, int copy) const;

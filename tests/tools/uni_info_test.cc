@@ -1,7 +1,6 @@
 // uni-info, run as its users run it.
-#include <nlohmann/json.hpp>
-
 #include <cstdio>
+#include <nlohmann/json.hpp>
 
 #include "tests/tools/run_job.h"
 
@@ -58,7 +57,9 @@ TEST_F(UniInfo, SettingsSayWhereTheyCameFrom) {
       "UNISONO_TIMEOUT_MS=1234 PMI_RANK=1 PMI_SIZE=4 UNISONO_JOB_SECRET=hunter2", "--json"));
   EXPECT_EQ(setting(all, "UNISONO_TIMEOUT_MS")["value"], 1234);
   EXPECT_EQ(setting(all, "UNISONO_TIMEOUT_MS")["from"], "UNISONO_TIMEOUT_MS");
+  EXPECT_EQ(setting(all, "UNISONO_TIMEOUT_MS")["source"], "environment");
   EXPECT_EQ(setting(all, "UNISONO_ALGORITHM")["from"], "default");
+  EXPECT_EQ(setting(all, "UNISONO_ALGORITHM")["source"], "default");
   EXPECT_EQ(setting(all, "rank")["value"], 1);
   EXPECT_EQ(setting(all, "rank")["from"], "PMI_RANK");
   EXPECT_EQ(setting(all, "UNISONO_JOB_SECRET")["value"], "(set)");
@@ -73,11 +74,79 @@ TEST_F(UniInfo, MalformedVariableAndFilterAreNamed) {
 
 TEST_F(UniInfo, TextNamesEveryPartAndHidesSecrets) {
   const std::string text = uni_info("UNISONO_JOB_SECRET=hunter2", "");
-  for (const char* words : {"Unisono ", "Machine", "usable core", "Addresses", "Transports", "shm",
-                            "Reduction kernels", "UNISONO_LOG_LEVEL"}) {
+  for (const char* words :
+       {"Unisono ", "Machine", "usable core", "Network interfaces", "lo ", "Addresses, best first",
+        "Transports", "shm", "Reduction kernels", "Settings", "UNISONO_LOG_LEVEL"}) {
     EXPECT_NE(text.find(words), std::string::npos) << words << "\n" << text;
   }
   EXPECT_EQ(text.find("hunter2"), std::string::npos);
+  EXPECT_EQ(text.find("\nJob\n"), std::string::npos) << "nobody asked for one";
+}
+
+TEST_F(UniInfo, EachInterfaceIsUsedOrSaysWhatLeavesItOut) {
+  const auto loopback_of = [](const std::string& filter) {
+    const Json all = Json::parse(uni_info("UNISONO_INTERFACES=" + filter, "--json"));
+    for (const Json& one : all["interfaces"]) {
+      EXPECT_EQ(one["used"].get<bool>(), !one.contains("why_not")) << one;
+      if (one["name"] == "lo") return one;
+    }
+    return Json();
+  };
+  const Json named = loopback_of("lo");
+  if (named.is_null() || named["addresses"].empty()) GTEST_SKIP() << "no loopback here";
+  EXPECT_TRUE(named["used"]) << named;
+  EXPECT_EQ(named["kind"], "loopback");
+  EXPECT_GT(named["mtu"], 0);
+  EXPECT_EQ(loopback_of("'^zz*,l?'")["why_not"], "UNISONO_INTERFACES=^zz*,l?: 'l?' matches it");
+  EXPECT_EQ(loopback_of("nosuch0")["why_not"], "UNISONO_INTERFACES=nosuch0 does not name it");
+}
+
+// What the job of this answer chose for each pair: {"0-1": "shm"}.
+std::map<std::string, std::string> choices(const Json& all) {
+  std::map<std::string, std::string> chosen;
+  for (const Json& pair : all["job"]["pairs"]) {
+    chosen[pair["ranks"][0].dump() + "-" + pair["ranks"][1].dump()] = pair["transport"];
+    EXPECT_NE(pair["why"], "");
+  }
+  return chosen;
+}
+
+TEST_F(UniInfo, LocalRanksShowWhatTheyChoseAndWhy) {
+  const Json all = Json::parse(uni_info("", "--ranks 3 --json"));
+  const std::map<std::string, std::string> shm = {{"0-1", "shm"}, {"0-2", "shm"}, {"1-2", "shm"}};
+  EXPECT_EQ(choices(all), shm) << all["job"];
+  EXPECT_EQ(all["job"]["pairs"][0]["why"], "first of shm,tcp");
+  ASSERT_EQ(all["job"]["ranks"].size(), 3u);
+  EXPECT_EQ(all["job"]["ranks"][2]["ranks_sharing_memory"], 3);
+  const std::string text = uni_info("UNISONO_TRANSPORTS=tcp", "--ranks 2");
+  for (const char* words :
+       {"\nJob\n", "order of preference: tcp\n", "tcp: first of tcp\n    pairs 0-1"}) {
+    EXPECT_NE(text.find(words), std::string::npos) << words << "\n" << text;
+  }
+}
+
+TEST_F(UniInfo, JobThatDoesNotMeetEndsWithItsReason) {
+  const Json all =
+      Json::parse(uni_info("UNISONO_TRANSPORTS=nosuch", "--ranks 2 --json; [ $? -eq 1 ]"));
+  const std::string problem = all["job"]["problem"];
+  EXPECT_NE(problem.find("unknown transport 'nosuch'"), std::string::npos) << problem;
+}
+
+// Two of three ranks say that they are on another host: shared memory joins two, sockets the rest.
+TEST_F(UniRun, InfoOfALaunchedJobNamesMixedTransportsOnce) {
+  if (access(program("uni-info").c_str(), X_OK) != 0) GTEST_SKIP() << "uni-info was not built";
+  const Outcome outcome =
+      uni_run(shell(3, "if [ $RANK -gt 0 ]; then export UNISONO_HOSTID=other; fi; exec " +
+                           program("uni-info") + " --job --json"));
+  ASSERT_EQ(outcome.status, 0) << outcome;
+  EXPECT_EQ(outcome.of_rank(1), "");
+  const Json all = Json::parse(outcome.of_rank(0), nullptr, false);
+  ASSERT_FALSE(all.is_discarded()) << outcome;
+  const std::map<std::string, std::string> mixed = {{"0-1", "tcp"}, {"0-2", "tcp"}, {"1-2", "shm"}};
+  EXPECT_EQ(choices(all), mixed) << all["job"];
+  EXPECT_NE(all["job"]["pairs"][0]["why"].get<std::string>().find("shm: does not join them"),
+            std::string::npos)
+      << all["job"];
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include "base/config.h"
-#include "base/net/socket.h"
 #include "comm/reduce/kernels.h"
 #include "unisono/unisono.h"
 
@@ -31,19 +30,6 @@ Json describe_transports() {
   return transports;
 }
 
-// What UNISONO_INTERFACES leaves of the machine's addresses.
-Json describe_addresses(const std::string& filter) {
-  const auto addresses = net::local_addresses(filter);
-  if (!addresses.ok()) return {{"problem", addresses.status().message()}};
-  Json result = Json::array();
-  for (const net::Address& address : *addresses) {
-    std::string text = address.text();  // with port 0, which says nothing here
-    text.resize(text.rfind(':'));
-    result.push_back(text);
-  }
-  return result;
-}
-
 Json describe_kernels() {
   Json targets = Json::array();
   for (const char* target : kernel_targets()) targets.push_back(target);
@@ -56,7 +42,9 @@ Json gather() {
   Json all;
   all["library"] = describe_library();
   all["machine"] = describe_machine();
-  all["addresses"] = describe_addresses(read_environment().interfaces);
+  const std::string filter = read_environment().interfaces;
+  all["interfaces"] = describe_interfaces(filter);
+  all["addresses"] = describe_addresses(filter);
   all["transports"] = describe_transports();
   all["kernels"] = describe_kernels();
   all["settings"] = describe_settings();

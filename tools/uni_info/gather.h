@@ -2,6 +2,7 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <string>
 
 namespace unisono::uni_info {
 
@@ -11,7 +12,9 @@ using Json = nlohmann::ordered_json;
 // holds {"problem": why}.
 Json gather();
 
-// Its parts.
+// Its parts. `filter` is UNISONO_INTERFACES.
+Json describe_addresses(const std::string& filter);   // those the library tells others, best first
+Json describe_interfaces(const std::string& filter);  // all there are; why one is left out
 Json describe_machine();   // sockets, cores, caches, memory; what this process may use
 Json describe_settings();  // every variable that the library reads: value and where it came from
 

@@ -20,19 +20,6 @@ std::string size_text(uint64_t bytes) {
                      kUnits[unit]);
 }
 
-std::string value_text(const Json& value) {
-  if (value.is_null() || (value.is_string() && value.get_ref<const std::string&>().empty())) {
-    return "-";
-  }
-  return value.is_string() ? value.get<std::string>() : value.dump();
-}
-
-bool add_problem(const Json& part, std::string* out) {
-  if (!part.is_object() || !part.contains("problem")) return false;
-  *out += fmt::format("  {}\n", value_text(part["problem"]));
-  return true;
-}
-
 void add_machine(const Json& machine, std::string* out) {
   if (add_problem(machine, out)) return;
   *out += fmt::format("  {}\n  {} package(s), {} cores, {} hardware threads\n",
@@ -60,6 +47,25 @@ void add_addresses(const Json& addresses, std::string* out) {
   for (const Json& address : addresses) *out += fmt::format("  {}\n", value_text(address));
 }
 
+void add_interfaces(const Json& interfaces, std::string* out) {
+  for (const Json& one : interfaces) {
+    std::string line =
+        fmt::format("  {:<10} {:<9}", value_text(one["name"]), value_text(one["kind"]));
+    if (!one["mtu"].is_null()) line += fmt::format(" MTU {}", value_text(one["mtu"]));
+    if (!one["speed_mbit"].is_null()) {
+      line += fmt::format(", {} Mbit/s", value_text(one["speed_mbit"]));
+    }
+    if (!one["memory_node"].is_null()) {
+      line += fmt::format(", memory node {}", value_text(one["memory_node"]));
+    }
+    for (const Json& address : one["addresses"]) line += " " + value_text(address);
+    *out += line + "\n";
+    if (one.contains("why_not")) {
+      *out += fmt::format("  {:<10} left out: {}\n", "", value_text(one["why_not"]));
+    }
+  }
+}
+
 void add_transports(const Json& transports, std::string* out) {
   for (const Json& transport : transports) {
     *out += fmt::format("  {:<6} {:<14} {}\n", value_text(transport["name"]),
@@ -77,15 +83,35 @@ void add_kernels(const Json& kernels, std::string* out) {
   *out += fmt::format("  {} (of {})\n", value_text(kernels["in_use"]), names);
 }
 
+// "default", "environment", or which variable, where several would do or it has another name.
+std::string from_text(const Json& row) {
+  const bool plain = row["source"] == "default" || row["from"] == row["name"];
+  return plain ? value_text(row["source"])
+               : fmt::format("{} ({})", value_text(row["source"]), value_text(row["from"]));
+}
+
 void add_settings(const Json& settings, std::string* out) {
   (void)add_problem(settings, out);
   for (const Json& row : settings["variables"]) {
     *out += fmt::format("  {:<28} {:<22} {}\n", value_text(row["name"]), value_text(row["value"]),
-                        value_text(row["from"]));
+                        from_text(row));
   }
 }
 
 }  // namespace
+
+std::string value_text(const Json& value) {
+  if (value.is_null() || (value.is_string() && value.get_ref<const std::string&>().empty())) {
+    return "-";
+  }
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+bool add_problem(const Json& part, std::string* out) {
+  if (!part.is_object() || !part.contains("problem")) return false;
+  *out += fmt::format("  {}\n", value_text(part["problem"]));
+  return true;
+}
 
 std::string to_text(const Json& all) {
   std::string out = "Unisono ";
@@ -94,12 +120,16 @@ std::string to_text(const Json& all) {
   const struct {
     const char *title, *key;
     void (*add)(const Json&, std::string*);
-  } kParts[] = {{"Machine", "machine", add_machine},
-                {"Addresses", "addresses", add_addresses},
-                {"Transports", "transports", add_transports},
-                {"Reduction kernels", "kernels", add_kernels},
-                {"Settings (name, value, where from)", "settings", add_settings}};
+  } kParts[] = {
+      {"Machine", "machine", add_machine},
+      {"Network interfaces", "interfaces", add_interfaces},
+      {"Addresses, best first", "addresses", add_addresses},
+      {"Transports", "transports", add_transports},
+      {"Reduction kernels", "kernels", add_kernels},
+      {"Settings (name, value, where from: default or environment)", "settings", add_settings},
+      {"Job", "job", add_job}};
   for (const auto& part : kParts) {
+    if (!all.contains(part.key)) continue;
     out += fmt::format("\n{}\n", part.title);
     part.add(all[part.key], &out);
   }

@@ -13,8 +13,6 @@
 #include "base/env.h"
 
 namespace unisono::uni_run {
-namespace {
-
 std::string random_hex(size_t bytes) {
   std::string raw(bytes, '\0'), text;
   real_env().random_bytes(raw.data(), raw.size());
@@ -24,10 +22,9 @@ std::string random_hex(size_t bytes) {
 
 // comm/bootstrap/job_secret.cc reads any text of 1 to 4096 bytes, from the beginning of a file: so
 // all ranks may share one descriptor.
-Result<net::Fd> make_secret() {
+Result<net::Fd> secret_file(const std::string& text) {
   net::Fd fd(memfd_create("uni-run-secret", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd.valid()) return system_error(errno, "memfd_create");
-  const std::string text = random_hex(32);
   if (write(fd.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
     return system_error(errno, "write of the job's secret");
   }
@@ -36,7 +33,7 @@ Result<net::Fd> make_secret() {
   return fd;
 }
 
-Status reserve_port(Job* job) {
+Result<ReservedPort> reserve_port() {
   net::Fd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!fd.valid()) return system_error(errno, "socket");
   const int one = 1;
@@ -48,20 +45,19 @@ Status reserve_port(Job* job) {
   if (bind(fd.get(), generic, length) != 0 || getsockname(fd.get(), generic, &length) != 0) {
     return system_error(errno, "choosing MASTER_PORT");
   }
-  job->master_host = "127.0.0.1";
-  job->master_port = ntohs(address.sin_port);
-  job->reserved_port = std::move(fd);
-  return ok_status();
+  return ReservedPort{std::move(fd), ntohs(address.sin_port)};
 }
-
-}  // namespace
 
 Result<Job> make_job(const Options& options) {
   Job job;
   job.id = random_hex(16);
-  TRY_ASSIGN(job.secret, make_secret());
+  job.meeting = "unix:uni-run-" + job.id;
+  TRY_ASSIGN(job.secret, secret_file(random_hex(32)));
   if (options.master_host.empty()) {
-    TRY(reserve_port(&job));
+    TRY_ASSIGN(ReservedPort reserved, reserve_port());
+    job.master_host = "127.0.0.1";
+    job.master_port = reserved.port;
+    job.reserved_ports.push_back(std::move(reserved.fd));
   } else {
     job.master_host = options.master_host;
     job.master_port = options.master_port;
@@ -70,7 +66,7 @@ Result<Job> make_job(const Options& options) {
 }
 
 std::string job_marker(const Job& job) {
-  return fmt::format("UNISONO_MEETING=unix:uni-run-{}", job.id);
+  return "UNISONO_MEETING=" + job.meeting;
 }
 
 std::vector<std::string> rank_environment(const Options& options, const Job& job, int rank,
@@ -82,14 +78,17 @@ std::vector<std::string> rank_environment(const Options& options, const Job& job
     if (equals == std::string_view::npos) continue;
     variables.emplace(text.substr(0, equals), text.substr(equals + 1));
   }
-  const std::string ranks = std::to_string(options.ranks), number = std::to_string(rank);
-  // One host: what is local and what is global are the same.
-  for (const char* name : {"RANK", "LOCAL_RANK", "ROLE_RANK"}) variables[name] = number;
-  for (const char* name : {"WORLD_SIZE", "LOCAL_WORLD_SIZE", "ROLE_WORLD_SIZE"}) {
-    variables[name] = ranks;
+  const Part& part = options.part;
+  for (const char* name : {"RANK", "ROLE_RANK"}) {
+    variables[name] = std::to_string(part.first_rank + rank);
   }
-  variables["GROUP_RANK"] = "0";
-  variables["GROUP_WORLD_SIZE"] = "1";
+  for (const char* name : {"WORLD_SIZE", "ROLE_WORLD_SIZE"}) {
+    variables[name] = std::to_string(part.world);
+  }
+  variables["LOCAL_RANK"] = std::to_string(rank);
+  variables["LOCAL_WORLD_SIZE"] = std::to_string(options.ranks);
+  variables["GROUP_RANK"] = std::to_string(part.node);
+  variables["GROUP_WORLD_SIZE"] = std::to_string(part.nodes);
   variables["ROLE_NAME"] = "default";
   variables["MASTER_ADDR"] = job.master_host;
   variables["MASTER_PORT"] = std::to_string(job.master_port);
@@ -101,9 +100,7 @@ std::vector<std::string> rank_environment(const Options& options, const Job& job
   const size_t threads =
       options.bind == Bind::kNone ? cores / static_cast<size_t>(options.ranks) : cores;
   variables.emplace("OMP_NUM_THREADS", std::to_string(threads == 0 ? 1 : threads));
-  const std::string marker = job_marker(job);
-  const size_t equals = marker.find('=');
-  variables[marker.substr(0, equals)] = marker.substr(equals + 1);
+  variables["UNISONO_MEETING"] = job.meeting;
   variables["UNISONO_JOB_SECRET_FD"] = std::to_string(job.secret.get());
   for (const auto& [name, value] : options.variables) variables[name] = value;
   std::vector<std::string> result;

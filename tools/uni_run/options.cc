@@ -5,6 +5,9 @@
 #include <CLI/CLI.hpp>
 #include <charconv>
 #include <cstdio>
+#include <fstream>
+#include <iterator>
+#include <sstream>
 
 #include "base/status.h"
 #include "unisono/unisono.h"
@@ -15,6 +18,8 @@ namespace {
 constexpr int kMaxRanks = 4096;
 constexpr double kMaxSeconds = 1e9;
 constexpr int kUsageStatus = 2;
+// Without a password's question, and aware of a connection that is gone.
+constexpr const char* kSsh = "ssh -T -o BatchMode=yes -o ServerAliveInterval=15";
 
 Status parse_master(std::string_view text, Options* options) {
   const size_t colon = text.rfind(':');
@@ -54,6 +59,38 @@ Status parse_command(std::vector<std::string> rest, Options* options) {
   return ok_status();
 }
 
+// "FIRST:WORLD:NODE:NODES", as ssh.cc writes it.
+Status parse_part(const std::string& text, Part* part) {
+  std::istringstream words(text);
+  char a = 0, b = 0, c = 0;
+  if (words >> part->first_rank >> a >> part->world >> b >> part->node >> c >> part->nodes &&
+      a == ':' && b == ':' && c == ':' && words.peek() == EOF) {
+    part->is_agent = true;
+    return ok_status();
+  }
+  return error(Code::kInvalidArgument, "--agent: '{}' is not FIRST:WORLD:NODE:NODES", text);
+}
+
+Status take_hosts(const std::string& file, const std::string& list, Options* options) {
+  std::vector<HostSlots> hosts;
+  if (!file.empty()) {
+    std::ifstream stream(file);
+    const std::string text(std::istreambuf_iterator<char>(stream), {});
+    if (!stream.is_open() || stream.bad()) {
+      return error(Code::kInvalidArgument, "--hosts: {} cannot be read", file);
+    }
+    TRY_ASSIGN(hosts, parse_host_file(text, file));
+  } else if (!list.empty()) {
+    TRY_ASSIGN(hosts, parse_host_list(list));
+  } else if (options->ranks == 0) {
+    return Status(Code::kInvalidArgument, "--ranks, -n: how many?");
+  } else {
+    return ok_status();
+  }
+  TRY_ASSIGN(options->hosts, place_ranks(hosts, options->ranks));
+  return ok_status();
+}
+
 int complain(const Status& status) {
   fmt::print(stderr, "uni-run: {}\nRun with --help for more information.\n", status.message());
   return kUsageStatus;
@@ -64,16 +101,24 @@ int complain(const Status& status) {
 Parsed parse_options(int argc, char** argv) {
   CLI::App app{
       "uni-run -n N [OPTIONS] [--] COMMAND [ARGUMENTS...]\n"
-      "Starts N ranks of a command on this machine, and ends them together."};
+      "Starts N ranks of a command on this machine or, with --hosts or -H, on several, and ends "
+      "them together."};
   app.prefix_command();
   Options options;
   bool no_prefix = false;
   std::string master;
   std::vector<std::string> variables;
-  std::string bind = "core";
-  app.add_option("-n,--ranks", options.ranks, "how many ranks")
-      ->required()
+  std::string bind = "core", host_file, host_list, part;
+  options.ssh = kSsh;
+  app.add_option("-n,--ranks", options.ranks, "how many ranks (with hosts: all their slots)")
       ->check(CLI::Range(1, kMaxRanks));
+  auto* const by_file =
+      app.add_option("--hosts", host_file, "file with a host a line: NAME, NAME slots=N, NAME:N");
+  app.add_option("-H,--host", host_list, "hosts, as a:2,b:2")->excludes(by_file);
+  app.add_option("--ssh", options.ssh, fmt::format("how to reach a host ({})", kSsh));
+  app.add_option("--remote-program", options.remote_program,
+                 "uni-run on the other hosts (where this one lies)");
+  app.add_option("--agent", part, "internal: FIRST:WORLD:NODE:NODES")->group("");
   app.add_option("--bind", bind,
                  "core: rank r on the r-th core, round-robin (default); share: the cores in N "
                  "equal parts; none")
@@ -102,6 +147,15 @@ Parsed parse_options(int argc, char** argv) {
       return {std::nullopt, complain(status)};
     }
   }
+  if (!part.empty()) {
+    if (Status status = parse_part(part, &options.part); !status.ok()) {
+      return {std::nullopt, complain(status)};
+    }
+  }
+  if (Status status = take_hosts(host_file, host_list, &options); !status.ok()) {
+    return {std::nullopt, complain(status)};
+  }
+  if (!options.part.is_agent) options.part.world = options.ranks;
   if (Status status = parse_variables(variables, &options); !status.ok()) {
     return {std::nullopt, complain(status)};
   }

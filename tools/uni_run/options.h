@@ -6,12 +6,26 @@
 #include <utility>
 #include <vector>
 
+#include "tools/uni_run/hosts.h"
+
 namespace unisono::uni_run {
 
 enum class Bind { kCore, kShare, kNone };
 
+// The part of a job that one uni-run starts: all of it, or that of one host of several.
+struct Part {
+  bool is_agent = false;  // started by another uni-run, over ssh
+  int first_rank = 0;
+  int world = 0;  // ranks of all hosts
+  int node = 0, nodes = 1;
+};
+
 struct Options {
-  int ranks = 0;
+  int ranks = 0;  // that this uni-run starts
+  Part part;
+  std::vector<HostSlots> hosts;  // empty: this machine
+  std::string ssh;               // its words, before a host's name and a command
+  std::string remote_program;    // uni-run on the other hosts; empty: where this one lies
   Bind bind = Bind::kCore;
   bool prefix = true;
   double grace_s = 5;       // between SIGTERM and SIGKILL when the job ends early

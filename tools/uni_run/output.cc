@@ -62,8 +62,12 @@ void Tail::add(std::string_view line) {
   if (lines_.size() > kTailLines) lines_.pop_front();
 }
 
-LineStream::LineStream(net::Fd pipe, std::string prefix, Sink* sink)
-    : pipe_(std::move(pipe)), prefix_(std::move(prefix)), sink_(sink) {}
+LineStream::LineStream(net::Fd pipe, std::string prefix, Sink* sink,
+                       std::function<bool(std::string_view)> intercept)
+    : pipe_(std::move(pipe)),
+      prefix_(std::move(prefix)),
+      sink_(sink),
+      intercept_(std::move(intercept)) {}
 
 bool LineStream::read_some() {
   if (!open()) return false;
@@ -102,6 +106,7 @@ void LineStream::take(std::string_view bytes) {
 }
 
 void LineStream::emit(std::string_view line) {
+  if (intercept_ && intercept_(line)) return;
   sink_->append(prefix_);
   sink_->append(line);
   tail_.add(line);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -48,7 +49,9 @@ class Tail {
 // One stream of one rank.
 class LineStream {
  public:
-  LineStream(net::Fd pipe, std::string prefix, Sink* sink);
+  // `intercept`: sees each line first; true: it is not passed on.
+  LineStream(net::Fd pipe, std::string prefix, Sink* sink,
+             std::function<bool(std::string_view)> intercept = {});
   bool open() const { return pipe_.valid(); }
   bool readable_now() const { return open() && !sink_->full(); }
   int fd() const { return pipe_.get(); }
@@ -69,6 +72,7 @@ class LineStream {
   net::Fd pipe_;
   const std::string prefix_;
   Sink* const sink_;
+  const std::function<bool(std::string_view)> intercept_;
   std::string partial_;
   Tail tail_;
 };

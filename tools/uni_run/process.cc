@@ -137,4 +137,9 @@ void LocalSpawner::send_signal(const Spawned& rank, int number) {
   if (rank.pid > 0) (void)kill(-rank.pid, number);
 }
 
+void LocalSpawner::end(const Spawned& rank) {
+  send_signal(rank, SIGTERM);
+  send_signal(rank, SIGCONT);  // a stopped process would not hear of it
+}
+
 }  // namespace unisono::uni_run

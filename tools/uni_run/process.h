@@ -1,5 +1,5 @@
-// Spawner: how a rank comes to life. Here as a process of this machine; one that stands for a rank
-// elsewhere (ssh) fits the same seam.
+// Spawner: how a rank comes to life. Here as a process of this machine; ssh.h has the one whose
+// processes stand for other hosts.
 #pragma once
 
 #include <sys/types.h>
@@ -16,7 +16,6 @@ namespace unisono::uni_run {
 enum class Input { kNull, kInherited, kPiped };
 
 struct RankSpec {
-  int rank = 0;
   std::vector<std::string> command;
   std::vector<std::string> environment;  // "NAME=VALUE"
   std::vector<int> cores;                // empty: not bound
@@ -38,6 +37,8 @@ class Spawner {
   virtual Result<Spawned> spawn(const RankSpec& spec) = 0;
   // To the rank and to what it has started. A rank that is gone is no error.
   virtual void send_signal(const Spawned& rank, int number) = 0;
+  // Asks it to end: the job ends.
+  virtual void end(const Spawned& rank) = 0;
 };
 
 class LocalSpawner : public Spawner {
@@ -45,6 +46,7 @@ class LocalSpawner : public Spawner {
   explicit LocalSpawner(const SignalState& signals) : signals_(signals) {}
   Result<Spawned> spawn(const RankSpec& spec) override;
   void send_signal(const Spawned& rank, int number) override;
+  void end(const Spawned& rank) override;
 
  private:
   const SignalState signals_;

@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <cstdio>
 #include <utility>
 
 #include "base/env.h"
-#include "tools/uni_run/binding.h"
 #include "tools/uni_run/descendants.h"
 #include "tools/uni_run/ending.h"
 #include "tools/uni_run/signals.h"
@@ -20,6 +20,8 @@ namespace {
 constexpr int kTimeoutStatus = 124;    // as timeout(1)
 constexpr int kCannotRunStatus = 126;  // as shells
 constexpr int kNotFoundStatus = 127;
+constexpr int kLostStatus = 125;
+constexpr double kKillAgainS = 2;  // one SIGKILL is enough for a process, not for an ssh
 constexpr size_t kMaxInputBytes = 64u << 10;
 constexpr double kNsPerSecond = 1e9;
 constexpr int64_t kNsPerMs = 1'000'000;
@@ -35,17 +37,17 @@ bool is_foreground() {
 
 }  // namespace
 
-Supervisor::Supervisor(const Options& options, const Job& job, Spawner& spawner, Guard& guard,
-                       int signal_fd)
+Supervisor::Supervisor(const Options& options, Crew& crew, Spawner& spawner, Guard& guard,
+                       int signal_fd, Orders* orders)
     : options_(options),
-      job_(job),
+      crew_(crew),
       spawner_(spawner),
       guard_(guard),
       signal_fd_(signal_fd),
+      orders_(orders),
       output_(STDOUT_FILENO),
       errors_(STDERR_FILENO),
       one_sink_(output_.same_target(errors_)),
-      terminal_input_(isatty(STDIN_FILENO) == 1),
       timeout_at_ns_(options.timeout_s > 0 ? after_seconds(options.timeout_s) : kNeverNs),
       kill_at_ns_(kNeverNs) {}
 
@@ -64,32 +66,26 @@ int Supervisor::run() {
 }
 
 Status Supervisor::start_ranks() {
-  TRY_ASSIGN(const std::vector<int> allowed, allowed_cores());
-  for (int number = 0; number < options_.ranks; ++number) TRY(start_rank(number, allowed));
+  for (int number = 0; number < crew_.size(); ++number) TRY(start_rank(number));
   return ok_status();
 }
 
-Status Supervisor::start_rank(int number, const std::vector<int>& allowed) {
-  const std::vector<int> cores = cores_of_rank(allowed, options_.bind, options_.ranks, number);
-  RankSpec spec;
-  spec.rank = number;
-  spec.command = options_.command;
-  spec.environment = rank_environment(options_, job_, number, cores.size());
-  if (options_.bind != Bind::kNone) spec.cores = cores;
-  // Ranks have process groups of their own, which a terminal does not let read: we read for it.
-  if (number == 0) spec.input = terminal_input_ ? Input::kPiped : Input::kInherited;
-  spec.piped_output = options_.prefix;
-  spec.inherited_fd = job_.secret.get();
+Status Supervisor::start_rank(int number) {
+  TRY_ASSIGN(const RankSpec spec, crew_.spec(number));
   TRY_ASSIGN(Spawned process, spawner_.spawn(spec));
   auto rank = std::make_unique<Rank>();
   rank->number = number;
   rank->running = true;
-  const std::string prefix = fmt::format("[{}] ", number);
-  if (process.output.valid()) rank->output.emplace(std::move(process.output), prefix, &output_);
+  const std::string prefix = crew_.prefix(number);
+  if (process.output.valid()) {
+    rank->output.emplace(std::move(process.output), prefix, &output_,
+                         [this, number](auto line) { return crew_.heard(number, line); });
+  }
   if (process.error.valid()) rank->error.emplace(std::move(process.error), prefix, &errors());
-  if (process.input.valid()) terminal_open_ = true;
+  if (crew_.takes_input() && process.input.valid()) terminal_open_ = true;
   rank->process = std::move(process);
   guard_.add(rank->process.pid);
+  crew_.started(number, rank->process);
   ranks_.push_back(std::move(rank));
   ++running_;
   return ok_status();
@@ -117,6 +113,9 @@ void Supervisor::turn() {
         break;
       case Watch::kInput:
         feed_input();
+        break;
+      case Watch::kOrders:
+        take_orders();
         break;
     }
   }
@@ -146,7 +145,7 @@ void Supervisor::collect_watches(std::vector<pollfd>* polls, std::vector<Watch>*
   for (Sink* sink : {&output_, &errors_}) {
     if (sink->pending()) add(sink->fd(), POLLOUT, {Watch::kSink, sink, nullptr});
   }
-  if (!ranks_.empty() && ranks_[0]->process.input.valid()) {
+  if (crew_.takes_input() && !ranks_.empty() && ranks_[0]->process.input.valid()) {
     if (!input_.empty()) {
       add(ranks_[0]->process.input.get(), POLLOUT, {Watch::kInput, nullptr, nullptr});
     }
@@ -154,6 +153,7 @@ void Supervisor::collect_watches(std::vector<pollfd>* polls, std::vector<Watch>*
       add(STDIN_FILENO, POLLIN, {Watch::kTerminal, nullptr, nullptr});
     }
   }
+  if (orders_ != nullptr) add(Orders::fd(), POLLIN, {Watch::kOrders, nullptr, nullptr});
   add(signal_fd_, POLLIN, {Watch::kSignals, nullptr, nullptr});
 }
 
@@ -167,11 +167,11 @@ void Supervisor::check_deadlines() {
     }
     if (!late.empty()) {
       end_job(kTimeoutStatus, fmt::format("the time of {} s is up, still running: {}",
-                                          options_.timeout_s, list_numbers(late)));
+                                          options_.timeout_s, crew_.names(late)));
     }
   }
   if (now_ns >= kill_at_ns_) {
-    kill_at_ns_ = kNeverNs;
+    kill_at_ns_ = after_seconds(kKillAgainS);
     signal_all(SIGKILL);
   }
 }
@@ -184,6 +184,28 @@ void Supervisor::take_signal(int number) {
   }
   signal_all(number);
   if (number == SIGTSTP) (void)raise(SIGSTOP);
+}
+
+void Supervisor::take_orders() {
+  const bool open = orders_->read_some();
+  while (const auto line = orders_->next_line()) {
+    int number = 0;
+    if (std::sscanf(line->c_str(), "signal %d", &number) == 1 && number > 0) {
+      if (number == SIGKILL) {
+        end_job(128 + SIGKILL, "");
+        signal_all(SIGKILL);
+      } else if (number == SIGTSTP) {
+        signal_all(number);  // stopped ourselves, we could not read the order to go on
+      } else {
+        take_signal(number);
+      }
+    } else if (*line == "end") {
+      end_job(128 + SIGTERM, "");
+    }
+  }
+  if (open) return;
+  orders_ = nullptr;
+  end_job(kLostStatus, "the uni-run that started this one is gone");
 }
 
 void Supervisor::signal_all(int number) {
@@ -223,7 +245,7 @@ void Supervisor::reap() {
     if (!is_failure(wait_status) || ending_) continue;
     first_failed_ = rank;
     end_job(exit_status_of(wait_status),
-            fmt::format("rank {} (pid {}) {}", rank->number, rank->process.pid,
+            fmt::format("{} (pid {}) {}", crew_.name(rank->number), rank->process.pid,
                         describe_status(wait_status)));
   }
 }
@@ -232,6 +254,7 @@ void Supervisor::end_rank(Rank& rank, int wait_status) {
   rank.running = false;
   rank.by_us = ending_;
   rank.wait_status = wait_status;
+  crew_.finished(rank.number);
   rank.process.input.reset();
   --running_;
 }
@@ -239,12 +262,15 @@ void Supervisor::end_rank(Rank& rank, int wait_status) {
 void Supervisor::end_job(int exit_status, const std::string& why) {
   if (ending_) return;
   ending_ = true;
+  quiet_ = why.empty();
   exit_status_ = exit_status;
-  kill_at_ns_ = after_seconds(options_.grace_s);
+  // Agents keep the same time themselves.
+  kill_at_ns_ = after_seconds(options_.grace_s + (crew_.reports_itself() ? kKillAgainS : 0));
   const bool others = running_ > 0;
-  say(others ? fmt::format("{}: ending the other ranks", why) : why);
-  signal_all(SIGTERM);
-  signal_all(SIGCONT);  // a stopped process would not hear of it
+  if (!quiet_) say(others ? fmt::format("{}: ending the other {}", why, crew_.plural()) : why);
+  for (const auto& rank : ranks_) {
+    if (rank->running) spawner_.end(rank->process);
+  }
 }
 
 void Supervisor::read_terminal() {
@@ -281,17 +307,18 @@ void Supervisor::drain() {
 }
 
 void Supervisor::report() {
-  if (!ending_) return;
+  if (!ending_ || quiet_ || crew_.reports_itself()) return;
   if (first_failed_ != nullptr && first_failed_->error.has_value()) {
     const auto& lines = first_failed_->error->tail().lines();
     if (!lines.empty()) {
-      say(fmt::format("last lines of rank {} on standard error:", first_failed_->number));
+      say(fmt::format("last lines of {} on standard error:", crew_.name(first_failed_->number)));
     }
     for (const std::string& line : lines) say("  " + line);
   }
   std::vector<Ended> others;
   for (const auto& rank : ranks_) {
-    if (rank.get() != first_failed_) others.push_back({rank->number, rank->wait_status});
+    if (rank.get() != first_failed_)
+      others.push_back({options_.part.first_rank + rank->number, rank->wait_status});
   }
   if (!others.empty()) say(summarize(others));
 }

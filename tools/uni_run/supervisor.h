@@ -12,7 +12,8 @@
 #include <vector>
 
 #include "base/status.h"
-#include "tools/uni_run/environment.h"
+#include "tools/uni_run/agent.h"
+#include "tools/uni_run/crew.h"
 #include "tools/uni_run/guard.h"
 #include "tools/uni_run/options.h"
 #include "tools/uni_run/output.h"
@@ -22,15 +23,17 @@ namespace unisono::uni_run {
 
 class Supervisor {
  public:
-  // All outlive it. `signal_fd`: of take_signals().
-  Supervisor(const Options& options, const Job& job, Spawner& spawner, Guard& guard, int signal_fd);
+  // All outlive it. `signal_fd`: of take_signals(). `orders`: by which an agent is steered; null
+  // where there are none.
+  Supervisor(const Options& options, Crew& crew, Spawner& spawner, Guard& guard, int signal_fd,
+             Orders* orders);
 
   // Runs the job to its end, of which nothing is left then. The exit status of uni-run.
   int run();
 
  private:
-  struct Rank {
-    int number = 0;
+  struct Rank {      // a member of the crew
+    int number = 0;  // its place in the crew
     Spawned process;
     bool running = false;
     bool by_us = false;  // was told to end before it did
@@ -39,13 +42,13 @@ class Supervisor {
   };
   // A descriptor of the loop and what to do when it is ready.
   struct Watch {
-    enum Kind { kSignals, kSink, kStream, kTerminal, kInput } kind;
+    enum Kind { kSignals, kSink, kStream, kTerminal, kInput, kOrders } kind;
     Sink* sink = nullptr;
     LineStream* stream = nullptr;
   };
 
   Status start_ranks();
-  Status start_rank(int number, const std::vector<int>& allowed);
+  Status start_rank(int number);
 
   void turn();  // of the loop: waits, then does what is to be done
   int timeout_ms() const;
@@ -53,10 +56,12 @@ class Supervisor {
   void check_deadlines();
 
   void take_signal(int number);
+  void take_orders();
   void signal_all(int number);
   void reap();
   void end_rank(Rank& rank, int wait_status);
-  // The first call decides the exit status; the others do nothing.
+  // The first call decides the exit status; the others do nothing. Without a reason nothing is
+  // said: whoever asked for it knows.
   void end_job(int exit_status, const std::string& why);
 
   void read_terminal();
@@ -69,24 +74,24 @@ class Supervisor {
   Sink& errors() { return one_sink_ ? output_ : errors_; }
 
   const Options& options_;
-  const Job& job_;
+  Crew& crew_;
   Spawner& spawner_;
   Guard& guard_;
   const int signal_fd_;
+  Orders* orders_;
   Sink output_, errors_;
   const bool one_sink_;  // both lead to one place: lines must not be mixed within
-  const bool terminal_input_;
   bool terminal_open_ = false;
   std::string input_;  // read from the terminal, not yet taken by rank 0
 
   std::vector<std::unique_ptr<Rank>> ranks_;
   int running_ = 0;
   int interrupts_ = 0;
-  bool ending_ = false;
+  bool ending_ = false, quiet_ = false;
   int exit_status_ = 0;
   const Rank* first_failed_ = nullptr;
   int64_t timeout_at_ns_;
-  int64_t kill_at_ns_;
+  int64_t kill_at_ns_;  // then again and again
 };
 
 }  // namespace unisono::uni_run

@@ -23,8 +23,9 @@ using namespace shm;  // NOLINT: this file is that namespace's front door
 constexpr char kAddress[] = "unisono-shm-1";  // presence and layout version: all that a peer needs
 constexpr int64_t kLinkNs = 65'000'000'000;   // a little more than a dial may take
 
-// An eighth of a core's L2: the slices that a pipeline works on at once (copied in, reduced, copied out, of
-// each rank) then stay in it. With half of it 1 MiB took 2.5 times as long (docs/performance-log.md).
+// An eighth of a core's L2: the slices that a pipeline works on at once (copied in, reduced, copied
+// out, of each rank) then stay in it. With half of it 1 MiB took 2.5 times as long
+// (docs/performance-log.md).
 uint32_t best_slice_bytes() {
   const long l2 = ::sysconf(_SC_LEVEL2_CACHE_SIZE);
   constexpr long kUnknown = 1L << 20;
