@@ -24,6 +24,20 @@ std::vector<std::string> algorithm_names() {
   return names;
 }
 
+// Where a forced algorithm lacks a collective the planner chooses freely, which is the run without
+// a name.
+bool has(const std::string& algorithm, Kind kind, int ranks) {
+  const Algorithm* row = find_algorithm(algorithm);
+  if (row == nullptr) return true;
+  PlanRequest request;
+  request.collective = static_cast<Collective>(kind);  // the same list in the same order
+  request.ranks = ranks;
+  bool supported = row->supports(request);
+  request.multicast = false;
+  supported = supported || row->supports(request);
+  return supported;
+}
+
 std::vector<int> roots(Kind kind, int ranks) {
   if (!rooted(kind)) return {0};
   std::vector<int> list = {0, ranks / 2, ranks - 1};
@@ -42,11 +56,10 @@ TEST_P(Collectives, GiveTheReferencesResultWithEveryAlgorithmInPlaceAndNot) {
       {0, 1, 2, 3, 17, 1000, 4097, 65537, 300'001}, {0, 1, 17, 4097, 70'001}, {0, 17, 20'011});
   for (const std::string& algorithm : algorithm_names()) {
     SCOPED_TRACE("algorithm " + algorithm);
-    const Ranks world(ranks(), {transport(), algorithm});
-    ASSERT_TRUE(world.ok());
     std::vector<Case> cases;
     for (int k = 0; k < kKinds; k++) {
       const Kind kind = static_cast<Kind>(k);
+      if (!has(algorithm, kind, ranks())) continue;
       for (const int root : roots(kind, ranks())) {
         for (const size_t count : counts) {
           cases.push_back({kind, uniFloat32, uniSum, count, root, false});
@@ -54,6 +67,9 @@ TEST_P(Collectives, GiveTheReferencesResultWithEveryAlgorithmInPlaceAndNot) {
         }
       }
     }
+    if (cases.empty()) continue;
+    const Ranks world(ranks(), {transport(), algorithm});
+    ASSERT_TRUE(world.ok());
     run_cases(world, cases);
   }
 }
