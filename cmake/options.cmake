@@ -2,7 +2,7 @@
 add_library(unisono_options INTERFACE)
 target_include_directories(unisono_options INTERFACE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)
 target_compile_options(unisono_options INTERFACE
-  -Wall -Wextra -Werror -Wshadow -Wnon-virtual-dtor -Wpointer-arith -ffp-contract=off -Wno-missing-field-initializers
+  -Wall -Wextra -Werror -Wshadow $<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor> -Wpointer-arith -ffp-contract=off -Wno-missing-field-initializers
   # gcc 12 sees uninitialised std::string buffers where there are none.
   $<$<CXX_COMPILER_ID:GNU>:-Wno-error=maybe-uninitialized>
   $<$<COMPILE_LANGUAGE:CXX>:-Woverloaded-virtual>)
