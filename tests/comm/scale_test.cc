@@ -56,7 +56,8 @@ TEST(Scale, CountsBeyondTwoToThe31BytesWork) {
 #endif
   // 2^31 + 16 bytes a rank and buffer: broadcast in place over two ranks.
   const size_t count = (size_t{1} << 31) + 16;
-  const Ranks world(2, {"shm"});
+  // A rank may need minutes to fill its buffer: built for coverage, on a busy machine.
+  const Ranks world(2, {"shm", "", false, 600'000});
   ASSERT_TRUE(world.ok());
   world.run([&](int rank, uniComm_t comm) {
     std::vector<uint8_t> data(count, rank == 0 ? 1 : 0);
