@@ -48,7 +48,8 @@ int finish(uniComm_t comm, int status) {
 int run_child(const Options& options, const Body& body, int rank, const int id_pipe[2],
               const Shared& shared) {
   uniUniqueId id;
-  // Where rank 0 ends without an id, the others' reads must see the pipe's end: nobody else may hold it.
+  // Where rank 0 ends without an id, the others' reads must see the pipe's end: nobody else may
+  // hold it.
   if (rank != 0) close(id_pipe[1]);
   if (rank == 0) {
     must(uniGetUniqueId(&id), "uniGetUniqueId");
