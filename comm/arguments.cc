@@ -9,8 +9,8 @@
 namespace unisono {
 namespace {
 
-Status check_type(uniDataType_t type) {
-  if (static_cast<unsigned>(type) < static_cast<unsigned>(kDataTypes)) return {};
+Status check_type(unsigned type) {
+  if (type < static_cast<unsigned>(kDataTypes)) return {};
   return error(Code::kInvalidArgument, "type: {} is no data type", static_cast<int>(type));
 }
 
@@ -163,7 +163,7 @@ Status check_varying_overlap(const Communicator& comm, const Call& call, bool ma
 }  // namespace
 
 bool quick_all_reduce(const RawCall& raw, Call* call) {
-  const auto type = static_cast<unsigned>(raw.type), op = static_cast<unsigned>(raw.op);
+  const unsigned type = raw.type, op = static_cast<unsigned>(raw.op);
   if (raw.collective != Collective::kAllReduce || type >= static_cast<unsigned>(kDataTypes) ||
       op > uniMin || raw.send == nullptr || raw.recv == nullptr) {
     return false;

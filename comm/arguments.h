@@ -13,7 +13,7 @@ struct RawCall {
   const void* send = nullptr;
   void* recv = nullptr;
   size_t count = 0;
-  uniDataType_t type = uniUint8;
+  unsigned type = uniUint8;  // as given: perhaps no value of the enum, which C++ may not even load
   uniRedOp_t op = uniSum;
   int root = -1;
 };

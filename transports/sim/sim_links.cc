@@ -33,7 +33,9 @@ std::shared_ptr<SimLinkPort> find_port(SimCore& core, const SimLinkKey& key) {
   return port;
 }
 
-// Now, or, where the peer has not opened its links yet, as soon as it does.
+// Now, or, where the peer has not opened its links yet, as soon as it does. `fn` must not own the
+// port, which may come to own it: for one that is never opened (or was closed, and is asked for
+// again) that would be for ever. The caller keeps the port alive meanwhile.
 void deliver(Lock& lock, SimLinkPort& port, SimScheduler::EventFn fn) {
   if (port.closed) return;
   if (!port.opened) {
@@ -47,7 +49,7 @@ void deliver(Lock& lock, SimLinkPort& port, SimScheduler::EventFn fn) {
 
 void sim_link_ended(Lock& lock, const std::shared_ptr<SimLinkPort>& port, int32_t neighbour,
                     bool orderly) {
-  deliver(lock, *port, [port, neighbour, orderly](Lock& held) {
+  deliver(lock, *port, [port = port.get(), neighbour, orderly](Lock& held) {
     if (port->closed || !port->neighbours.contains(neighbour) ||
         !port->ended.insert(neighbour).second) {
       return;
@@ -115,7 +117,7 @@ void SimLinks::connect(int32_t to, int64_t) {
         const bool up = theirs != nullptr && !theirs->closed &&
                         !core->killed[static_cast<size_t>(theirs->world_rank)];
         if (up) {
-          deliver(held, *theirs, [theirs, from](Lock& inner) {
+          deliver(held, *theirs, [theirs = theirs.get(), from](Lock& inner) {
             if (!theirs->neighbours.insert(from).second || !theirs->handlers.linked) return;
             run_handler(inner, *theirs, [&] { theirs->handlers.linked(from, true); });
           });
@@ -148,7 +150,7 @@ void SimLinks::send(int32_t neighbour, std::string message) {
   scheduler_.add_event(
       arrival_ns(neighbour, message.size()), port_->world_rank, EventKind::kMessage,
       [to = peer(neighbour), from, text = std::move(message)](Lock& held) mutable {
-        deliver(held, *to, [to, from, text = std::move(text)](Lock& inner) mutable {
+        deliver(held, *to, [to = to.get(), from, text = std::move(text)](Lock& inner) mutable {
           if (to->closed || !to->neighbours.contains(from) || to->ended.contains(from)) return;
           run_handler(inner, *to, [&] { to->handlers.message(from, std::move(text)); });
         });
