@@ -22,6 +22,7 @@
 #include "base/check.h"
 #include "base/env.h"
 #include "base/net/socket.h"
+#include "base/pause.h"
 
 namespace unisono {
 namespace {
@@ -37,14 +38,6 @@ constexpr Budget kOwnCore{2000, 400};
 constexpr Budget kSharedCore{4, 600};
 
 std::atomic<bool> ranks_share_cores{false};
-
-void pause_cpu() {
-#if defined(__x86_64__) || defined(__i386__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("isb" ::: "memory");
-#endif
-}
 
 // An epoll set of the registered descriptors and one eventfd, which is the doorbell.
 class RealWaiter : public Waiter {

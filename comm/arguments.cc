@@ -162,30 +162,6 @@ Status check_varying_overlap(const Communicator& comm, const Call& call, bool ma
 
 }  // namespace
 
-bool quick_all_reduce(const RawCall& raw, Call* call) {
-  const unsigned type = raw.type, op = static_cast<unsigned>(raw.op);
-  if (raw.collective != Collective::kAllReduce || type >= static_cast<unsigned>(kDataTypes) ||
-      op > uniMin || raw.send == nullptr || raw.recv == nullptr) {
-    return false;
-  }
-  call->type = static_cast<DataType>(type);
-  uint64_t bytes = 0;
-  if (__builtin_mul_overflow(static_cast<uint64_t>(raw.count), type_bytes(call->type), &bytes) ||
-      bytes > static_cast<uint64_t>(PTRDIFF_MAX)) {
-    return false;
-  }
-  const auto send = reinterpret_cast<uintptr_t>(raw.send);
-  const auto recv = reinterpret_cast<uintptr_t>(raw.recv);
-  if (send != recv && send < recv + bytes && recv < send + bytes) return false;
-  call->collective = Collective::kAllReduce;
-  call->op = static_cast<RedOp>(op);
-  call->op_handle = op;
-  call->count = raw.count;
-  call->send = raw.send;
-  call->recv = raw.recv;
-  return true;
-}
-
 Status check_call(const Communicator& comm, const RawCall& raw, Call* call) {
   TRY(check_type(raw.type));
   call->collective = raw.collective;

@@ -18,10 +18,6 @@ struct RawCall {
   int root = -1;
 };
 
-// The common case in a few comparisons: a valid all-reduce with a built-in op. False: ask
-// check_call.
-bool quick_all_reduce(const RawCall& raw, Call* call);
-
 // Fills `call`, with the buffers that this rank does not use set to null.
 Status check_call(const Communicator& comm, const RawCall& raw, Call* call);
 // Of a v-variant. `raw.count` is not used.

@@ -14,7 +14,7 @@ namespace {
 Status issue(const RawCall& raw, uniComm_t comm, uniStream_t stream) {
   TRY(check_comm(comm));
   Call call;
-  if (!quick_all_reduce(raw, &call)) TRY(check_call(*comm->communicator, raw, &call));
+  TRY(check_call(*comm->communicator, raw, &call));
   return issue_collective(*comm->communicator, call, stream == nullptr ? nullptr : &stream->stream);
 }
 

@@ -1,6 +1,7 @@
 #include "comm/express.h"
 
 #include "base/net/event_loop.h"
+#include "base/pause.h"
 #include "comm/collective_operation.h"
 #include "comm/driver.h"
 #include "comm/group.h"
@@ -10,12 +11,6 @@ namespace unisono {
 namespace {
 
 constexpr int kSpins = 40;  // as long as a message's flight, between cores far apart
-
-inline void pause_cpu() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#endif
-}
 
 // As check_comm, without its words.
 inline bool usable(uniComm_t handle) {

@@ -2,18 +2,13 @@
 
 #include <cstring>
 
+#include "base/pause.h"
 #include "comm/communicator.h"
 
 namespace unisono {
 namespace {
 
 constexpr int kSpinsInMemory = 40;
-
-inline void pause_cpu() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#endif
-}
 
 }  // namespace
 
