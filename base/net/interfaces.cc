@@ -1,6 +1,5 @@
 // Which of this machine's addresses are worth telling others, best first, and how a link goes.
 #include <arpa/inet.h>
-#include <fnmatch.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/in.h>
@@ -13,36 +12,11 @@
 #include <memory>
 
 #include "base/net/endpoint_address.h"
+#include "base/net/interface_filter.h"
 #include "base/net/socket.h"
 
 namespace unisono::net {
 namespace {
-
-struct InterfaceFilter {
-  bool exclude = false;
-  std::vector<std::string> patterns;
-
-  explicit InterfaceFilter(std::string_view text) {
-    if (!text.empty() && text.front() == '^') {
-      exclude = true;
-      text.remove_prefix(1);
-    }
-    while (!text.empty()) {
-      const size_t comma = std::min(text.find(','), text.size());
-      if (comma > 0) patterns.emplace_back(text.substr(0, comma));
-      text.remove_prefix(std::min(comma + 1, text.size()));
-    }
-  }
-  bool matches(const std::string& name) const {
-    return std::any_of(patterns.begin(), patterns.end(), [&](const std::string& pattern) {
-      return ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
-    });
-  }
-  bool allows(const std::string& name) const {
-    return patterns.empty() || matches(name) != exclude;
-  }
-  bool asks_for(const std::string& name) const { return !exclude && matches(name); }
-};
 
 struct Found {
   std::string interface;

@@ -1,6 +1,5 @@
 // The machine's network interfaces, and which of them the library would use.
 #include <fmt/format.h>
-#include <fnmatch.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/in.h>
@@ -12,6 +11,7 @@
 #include <map>
 #include <memory>
 
+#include "base/net/interface_filter.h"
 #include "base/net/socket.h"
 #include "tools/uni_info/gather.h"
 
@@ -76,17 +76,10 @@ std::string why_not(const std::string& name, const Interface& interface,
   if ((interface.flags & IFF_UP) == 0) return "it is down";
   if ((interface.flags & IFF_RUNNING) == 0) return "it has no carrier";
   if (interface.addresses.empty()) return "it has no address";
-  const bool excludes = !filter.empty() && filter.front() == '^';
-  for (size_t from = excludes ? 1 : 0; excludes && from <= filter.size();) {
-    const size_t comma = std::min(filter.find(',', from), filter.size());
-    const std::string pattern = filter.substr(from, comma - from);
-    if (fnmatch(pattern.c_str(), name.c_str(), 0) == 0) {
-      return fmt::format("UNISONO_INTERFACES={}: '{}' matches it", filter, pattern);
-    }
-    from = comma + 1;
-  }
-  if (!filter.empty() && !excludes) {
-    return fmt::format("UNISONO_INTERFACES={} does not name it", filter);
+  if (const net::InterfaceFilter interfaces(filter); !interfaces.allows(name)) {
+    const std::string* pattern = interfaces.matching(name);
+    if (pattern == nullptr) return fmt::format("UNISONO_INTERFACES={} does not name it", filter);
+    return fmt::format("UNISONO_INTERFACES={}: '{}' matches it", filter, *pattern);
   }
   return "loopback: used where there is nothing else, or where UNISONO_INTERFACES names it";
 }
