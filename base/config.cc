@@ -41,6 +41,15 @@ class Reader {
     }
   }
 
+  // As number() from 1 on, or -1 for the default.
+  template <class Integer>
+  void positive(const char* name, Integer& target, int64_t most) {
+    Integer parsed = -1;
+    number(name, parsed, -1, most);
+    if (parsed == 0) complain("{}: 0 is not positive, nor -1 for the default", name);
+    if (parsed > 0) target = parsed;
+  }
+
   // The index of the variable's value in `words`; `target` is left alone when unset or unknown.
   void word(const char* name, std::initializer_list<const char*> words, int& target) {
     const char* value = find(name);
@@ -99,7 +108,7 @@ void read_settings(Reader& reader, Environment& env) {
   reader.number("UNISONO_JOB_SECRET_FD", descriptor, 0, INT32_MAX);
   if (descriptor >= 0) env.job_secret_fd = std::to_string(descriptor);
   reader.text("UNISONO_MEETING", env.meeting);
-  reader.number("UNISONO_TIMEOUT_MS", env.timeout_ms, -1, INT64_MAX / 1'000'000);
+  reader.positive("UNISONO_TIMEOUT_MS", env.timeout_ms, INT64_MAX / 1'000'000);
   reader.number("UNISONO_SLICE_BYTES", env.slice_bytes, 0, int64_t{1} << 40);
   reader.word("UNISONO_REPRODUCIBLE", {"0", "1"}, env.reproducible);
   reader.word("UNISONO_KERNELS", {"scalar", "sse4", "avx2", "avx512", "neon"}, env.kernel_target);

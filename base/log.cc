@@ -24,17 +24,20 @@ constexpr std::array<spdlog::level::level_enum, 5> kSpdlogLevels = {
 std::shared_ptr<spdlog::logger> make_logger() {
   const std::string& file = environment().log_file;
   std::shared_ptr<spdlog::sinks::sink> sink = std::make_shared<spdlog::sinks::stderr_sink_mt>();
+  std::string problem;
   if (!file.empty()) {
     try {  // The library's own code never throws; spdlog does.
       sink = std::make_shared<spdlog::sinks::basic_file_sink_mt>(file);
-    } catch (const spdlog::spdlog_ex&) {
-      level = static_cast<int>(LogLevel::kWarn);
+    } catch (const spdlog::spdlog_ex& e) {
+      problem = e.what();
     }
   }
   auto logger = std::make_shared<spdlog::logger>("unisono", sink);
   logger->set_pattern("%Y-%m-%dT%H:%M:%S.%e unisono[%P] %l: %v");
   logger->set_level(spdlog::level::trace);
   logger->flush_on(spdlog::level::trace);
+  if (!problem.empty())
+    logger->warn("UNISONO_LOG_FILE: {}; the log goes to standard error", problem);
   return logger;
 }
 }  // namespace

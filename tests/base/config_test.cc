@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "base/log.h"
+
 namespace unisono {
 namespace {
 
@@ -192,6 +194,7 @@ TEST_F(ConfigTest, AMalformedValueIsNamedAsAProblem) {
       {"UNISONO_TIMEOUT_MS", "x"},
       {"UNISONO_TIMEOUT_MS", "-2"},
       {"UNISONO_TIMEOUT_MS", "12ms"},
+      {"UNISONO_TIMEOUT_MS", "0"},
       {"UNISONO_TIMEOUT_MS", "99999999999999999999"},
       {"UNISONO_SLICE_BYTES", "-1"},
       {"UNISONO_REPRODUCIBLE", "yes"},
@@ -216,6 +219,18 @@ TEST_F(ConfigTest, AMalformedValueIsNamedAsAProblem) {
 TEST_F(ConfigTest, AMalformedValueLeavesTheDefault) {
   setenv("UNISONO_LOG_LEVEL", "loud", 1);
   EXPECT_EQ(read_environment().log_level, "warn");
+}
+
+// In a process of its own: the log is opened once.
+TEST(LogDeathTest, AFileThatCannotBeOpenedIsSaidAndNothingIsLost) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto log = [] {
+    setenv("UNISONO_LOG_FILE", "/dev/null/log", 1);
+    log_warn("the message itself");
+    std::exit(0);
+  };
+  EXPECT_EXIT(log(), ::testing::ExitedWithCode(0),
+              "UNISONO_LOG_FILE: .*/dev/null/log(.|\n)*the message itself");
 }
 
 TEST_F(ConfigTest, TheFirstProblemIsKept) {
