@@ -179,8 +179,7 @@ void Supervisor::check_deadlines() {
 void Supervisor::take_signal(int number) {
   if (number == SIGCHLD) return reap();
   if (number == SIGINT && ++interrupts_ >= 2) {
-    end_job(128 + SIGINT, "interrupted twice");
-    return signal_all(SIGKILL);
+    return kill_job(128 + SIGINT, "interrupted twice");
   }
   signal_all(number);
   if (number == SIGTSTP) (void)raise(SIGSTOP);
@@ -192,8 +191,7 @@ void Supervisor::take_orders() {
     int number = 0;
     if (std::sscanf(line->c_str(), "signal %d", &number) == 1 && number > 0) {
       if (number == SIGKILL) {
-        end_job(128 + SIGKILL, "");
-        signal_all(SIGKILL);
+        kill_job(128 + SIGKILL, "");
       } else if (number == SIGTSTP) {
         signal_all(number);  // stopped ourselves, we could not read the order to go on
       } else {
@@ -252,7 +250,6 @@ void Supervisor::reap() {
 
 void Supervisor::end_rank(Rank& rank, int wait_status) {
   rank.running = false;
-  rank.by_us = ending_;
   rank.wait_status = wait_status;
   crew_.finished(rank.number);
   rank.process.input.reset();
@@ -260,7 +257,20 @@ void Supervisor::end_rank(Rank& rank, int wait_status) {
 }
 
 void Supervisor::end_job(int exit_status, const std::string& why) {
-  if (ending_) return;
+  if (!begin_end(exit_status, why)) return;
+  for (const auto& rank : ranks_) {
+    if (rank->running) spawner_.end(rank->process);
+  }
+}
+
+// Without a word before: a rank that still handled it would say that it has ended by itself.
+void Supervisor::kill_job(int exit_status, const std::string& why) {
+  (void)begin_end(exit_status, why);
+  signal_all(SIGKILL);
+}
+
+bool Supervisor::begin_end(int exit_status, const std::string& why) {
+  if (ending_) return false;
   ending_ = true;
   quiet_ = why.empty();
   exit_status_ = exit_status;
@@ -268,9 +278,7 @@ void Supervisor::end_job(int exit_status, const std::string& why) {
   kill_at_ns_ = after_seconds(options_.grace_s + (crew_.reports_itself() ? kKillAgainS : 0));
   const bool others = running_ > 0;
   if (!quiet_) say(others ? fmt::format("{}: ending the other {}", why, crew_.plural()) : why);
-  for (const auto& rank : ranks_) {
-    if (rank->running) spawner_.end(rank->process);
-  }
+  return true;
 }
 
 void Supervisor::read_terminal() {

@@ -36,7 +36,6 @@ class Supervisor {
     int number = 0;  // its place in the crew
     Spawned process;
     bool running = false;
-    bool by_us = false;  // was told to end before it did
     int wait_status = 0;
     std::optional<LineStream> output, error;
   };
@@ -63,6 +62,8 @@ class Supervisor {
   // The first call decides the exit status; the others do nothing. Without a reason nothing is
   // said: whoever asked for it knows.
   void end_job(int exit_status, const std::string& why);
+  void kill_job(int exit_status, const std::string& why);
+  bool begin_end(int exit_status, const std::string& why);  // false: it has begun before
 
   void read_terminal();
   void feed_input();
