@@ -245,6 +245,11 @@ const char* uniGetLastError(uniComm_t comm) {
   return unisono::last_error_text();
 }
 
+uniResult_t uniSetLastError(uniResult_t result, const char* message) {
+  (void)unisono::keep_error_text(message == nullptr ? "" : message);
+  return result;
+}
+
 uniResult_t uniGetUniqueId(uniUniqueId* id) {
   const Status status = [&]() -> Status {
     TRY(unisono::need(id, "id"));

@@ -126,6 +126,10 @@ UNI_API const char* uniGetErrorString(uniResult_t result);
 /* What went wrong last on this thread, or, if comm is not NULL and has failed, on that
  * communicator. Valid until this thread's next call of the library. Never NULL. */
 UNI_API const char* uniGetLastError(uniComm_t comm);
+/* For layers built on this library (a framework's binding): keeps the message as this thread's last
+ * error, so that their callers ask in one place, and returns `result`. message is copied; NULL is
+ * the empty string. Changes no communicator. */
+UNI_API uniResult_t uniSetLastError(uniResult_t result, const char* message);
 
 /* ---- Communicators ---- */
 
