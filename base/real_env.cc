@@ -39,6 +39,31 @@ constexpr Budget kSharedCore{4, 600};
 
 std::atomic<bool> ranks_share_cores{false};
 
+// A yield that took so long gave the core to a stranger, who kept it for a time slice. Whoever
+// sleeps instead is put back at once when its peer wakes it: microseconds instead of milliseconds.
+// So yields are left out for a while and then tried again, ever more seldom while strangers stay.
+constexpr int64_t kStrangerNs = 1'500'000;
+constexpr int64_t kLeastCrowdedNs = 200'000'000, kMostCrowdedNs = 3'200'000'000;
+constexpr int kCrowdedSpinTurns = 200;  // less than kOwnCore's: the peer may not be running
+
+class Crowd {
+ public:
+  bool at(int64_t now_ns) const { return now_ns < until_ns_.load(std::memory_order_relaxed); }
+  void note_yield(int64_t before_ns, int64_t after_ns) {
+    if (after_ns - before_ns < kStrangerNs) return;
+    // Threads that race here set much the same.
+    const int64_t since_ns = after_ns - until_ns_.load(std::memory_order_relaxed);
+    int64_t span_ns = span_ns_.load(std::memory_order_relaxed);
+    span_ns = since_ns < span_ns ? std::min(2 * span_ns, kMostCrowdedNs) : kLeastCrowdedNs;
+    span_ns_.store(span_ns, std::memory_order_relaxed);
+    until_ns_.store(after_ns + span_ns, std::memory_order_relaxed);
+  }
+
+ private:
+  std::atomic<int64_t> until_ns_{0}, span_ns_{kLeastCrowdedNs};
+};
+Crowd crowd;
+
 // An epoll set of the registered descriptors and one eventfd, which is the doorbell.
 class RealWaiter : public Waiter {
  public:
@@ -154,11 +179,16 @@ class RealEnv : public Env {
     const Budget& budget =
         ranks_share_cores.load(std::memory_order_relaxed) ? kSharedCore : kOwnCore;
     if (idle_turns < budget.spin_turns) {
+      // The clock is read seldom: most waits end before.
+      if (idle_turns == kCrowdedSpinTurns && crowd.at(now_ns())) return false;
       pause_cpu();
       return true;
     }
     if (idle_turns >= budget.spin_turns + budget.yield_turns) return false;
+    const int64_t before_ns = now_ns();
+    if (crowd.at(before_ns)) return false;
     ::sched_yield();
+    crowd.note_yield(before_ns, now_ns());
     return true;
   }
 

@@ -181,6 +181,18 @@ Status query_transport(int index, uniTransportInfo_t* out) {
   return copy_info(info, out);
 }
 
+Status query_algorithm(int index, uniAlgorithmInfo_t* out) {
+  TRY(need(out, "info"));
+  const auto rows = algorithms();
+  if (index < 0 || static_cast<size_t>(index) >= rows.size()) {
+    return error(Code::kInvalidArgument, "index: {} is not under {}", index, rows.size());
+  }
+  uniAlgorithmInfo_t info{};
+  fill_text(info.name, sizeof info.name, rows[static_cast<size_t>(index)].name);
+  fill_text(info.paper, sizeof info.paper, rows[static_cast<size_t>(index)].paper);
+  return copy_info(info, out);
+}
+
 Status make_split(uniComm_t comm, int color, int key, uniComm_t* child, const uniConfig_t* config) {
   TRY(check_comm(comm));
   TRY(need(child, "child"));
@@ -370,6 +382,10 @@ uniResult_t uniCommQuery(uniComm_t comm, uniCommInfo_t* info) {
 
 uniResult_t uniTransportQuery(int index, uniTransportInfo_t* info) {
   return unisono::report(unisono::query_transport(index, info));
+}
+
+uniResult_t uniAlgorithmQuery(int index, uniAlgorithmInfo_t* info) {
+  return unisono::report(unisono::query_algorithm(index, info));
 }
 
 uniResult_t uniMemAlloc(void** pointer, size_t bytes) {

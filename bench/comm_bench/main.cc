@@ -10,6 +10,7 @@
 #include "bench/comm_bench/measure.h"
 #include "bench/comm_bench/options.h"
 #include "bench/comm_bench/ping_pong.h"
+#include "bench/comm_bench/race.h"
 #include "bench/comm_bench/report.h"
 #include "bench/comm_bench/run_facts.h"
 #include "bench/comm_bench/versus.h"
@@ -111,6 +112,7 @@ int main(int argc, char** argv) {
                          const bench::Ranks all{comm, rank, ranks};
                          if (options.work == bench::Work::kPingPong)
                            return bench::ping_pong(options, all);
+                         if (options.race) return bench::race(options, all, shared);
                          return bench::Run(options, all, shared).all();
                        });
 }

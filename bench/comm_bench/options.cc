@@ -94,6 +94,8 @@ void add_own_flags(CLI::App& app, Options& o, Words& words) {
       ->check(CLI::Range(1, 1024));
   app.add_option("--transport", o.transport, "shm, tcp, or a list");
   app.add_option("--algorithm", o.algorithm, "force one: ring, direct, ...");
+  app.add_flag("--race", o.race,
+               "every algorithm in turn, batch by batch, beside the planner's choice");
   app.add_option("--buffers", words.buffers, "private or registered (private)")
       ->check(CLI::IsMember({"private", "registered"}));
   app.add_option("--cache", words.cache,
@@ -192,6 +194,11 @@ Options parse_options(int argc, char** argv) {
     if (!o.versus.empty() && o.ranks < 1) throw CLI::ValidationError("--versus", "needs --ranks N");
     if (!o.versus.empty() && (o.work_name == "pingpong" || !o.report_file.empty()))
       throw CLI::ValidationError("--versus", "goes neither with pingpong nor with --report");
+    if (o.race && (o.work_name == "pingpong" || o.work_name == "sendrecv" || !o.versus.empty() ||
+                   !o.report_file.empty() || !o.algorithm.empty() || words.buffers != "private"))
+      throw CLI::ValidationError("--race",
+                                 "goes with private buffers, and neither with pingpong, "
+                                 "sendrecv, --versus, --report nor --algorithm");
     o.step_bytes = parse_size(words.step);
     o.types = pick(type_rows(), words.type, "-d");
     o.ops = pick(op_rows(), words.op, "-o");

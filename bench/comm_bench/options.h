@@ -58,6 +58,7 @@ struct Options {
   int ranks = 0;  // start this many local processes; 0: under a launcher, or alone
   std::string transport, algorithm;
   bool registered = false, reproducible = false, bound = false;
+  bool race = false;  // every algorithm in turn
   Cache cache = Cache::kHot;
 };
 

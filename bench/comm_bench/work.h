@@ -38,6 +38,7 @@ class WorkBuffers {
   void fill_inputs(const Case& c);    // and spoils outputs
   void rewrite_input(const Case& c);  // the same values again: only the cache state changes
   void issue(const Case& c, uniStream_t stream);  // one call; walks to the next copy when cold
+  void use(uniComm_t comm) { comm_ = comm; }      // of the same ranks: for the next issue()
   // The buffers that issue() would use, for somebody else's call; walks on as it does.
   struct Pointers {
     const char* send;

@@ -219,6 +219,14 @@ typedef struct {
 /* The library's transports, index from 0; uniInvalidArgument past the last. */
 UNI_API uniResult_t uniTransportQuery(int index, uniTransportInfo_t* info);
 
+typedef struct {
+  size_t size;     /* Set it to sizeof(uniAlgorithmInfo_t) before the call. */
+  char name[32];   /* For uniConfig_t.algorithm. */
+  char paper[192]; /* Where it comes from. */
+} uniAlgorithmInfo_t;
+/* The library's algorithms, index from 0; uniInvalidArgument past the last. */
+UNI_API uniResult_t uniAlgorithmQuery(int index, uniAlgorithmInfo_t* info);
+
 /* ---- Memory ---- */
 
 /* Page-aligned memory that peers on the machine can map. Registered on a communicator it is sent by

@@ -77,6 +77,27 @@ static void wrong_arguments_are_named(uniComm_t comm) {
   EXPECT(uniCommInitAll(&other, 0, NULL) == uniInvalidArgument);
   EXPECT(uniStreamWrapCuda(NULL, NULL) == uniInvalidUsage);
   EXPECT(recv[0] == 0 && recv[3] == 0);
+  EXPECT(uniSetLastError(uniMismatch, "a layer's words") == uniMismatch);
+  EXPECT(strcmp(uniGetLastError(NULL), "a layer's words") == 0);
+  EXPECT(uniSetLastError(uniSuccess, NULL) == uniSuccess);
+  EXPECT(strcmp(uniGetLastError(NULL), "") == 0);
+}
+
+static void algorithms_have_names(void) {
+  uniAlgorithmInfo_t info;
+  int count = 0, ring = 0;
+  memset(&info, 0, sizeof info);
+  EXPECT(uniAlgorithmQuery(0, &info) == uniInvalidArgument); /* no size */
+  info.size = sizeof info;
+  while (uniAlgorithmQuery(count, &info) == uniSuccess) {
+    EXPECT(info.name[0] != 0 && info.paper[0] != 0);
+    ring += strcmp(info.name, "ring") == 0;
+    count++;
+    info.size = sizeof info;
+  }
+  EXPECT(count >= 10 && ring == 1);
+  EXPECT(uniAlgorithmQuery(-1, &info) == uniInvalidArgument);
+  EXPECT(uniAlgorithmQuery(0, NULL) == uniInvalidArgument);
 }
 
 static void one_rank_copies(uniComm_t comm) {
@@ -209,6 +230,7 @@ int main(void) {
   EXPECT_OK(uniCommInitAll(pair, 2, NULL));
   if (one != NULL && pair[0] != NULL && pair[1] != NULL) {
     wrong_arguments_are_named(one);
+    algorithms_have_names();
     one_rank_copies(one);
     streams_run_in_order(one);
     memory_can_be_registered(one);
