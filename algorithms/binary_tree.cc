@@ -64,7 +64,10 @@ Cost cost(const PlanRequest& request) {
     case Collective::kBroadcast:
       return {.messages = up, .wire_bytes = children, .copy_bytes = 1};
     case Collective::kReduce:
-      return {.messages = up, .wire_bytes = children, .reduce_bytes = children + 1};
+      return {.messages = up,
+              .wire_bytes = children,
+              .reduce_bytes = children + 1,
+              .total_bytes = 3.0 * (request.ranks - 1)};
     default:
       return {.messages = 2 * up,
               .wire_bytes = request.ranks > 2 ? inner : 1,

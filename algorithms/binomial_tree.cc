@@ -107,7 +107,10 @@ Cost cost(const PlanRequest& request) {
     case Collective::kBarrier:
       return {.messages = 2 * depth, .wire_bytes = depth, .reduce_bytes = depth + 1};
     case Collective::kReduce:
-      return {.messages = depth, .wire_bytes = depth, .reduce_bytes = depth + 1};
+      return {.messages = depth,
+              .wire_bytes = depth,
+              .reduce_bytes = depth + 1,
+              .total_bytes = 3 * (n - 1)};
     case Collective::kBroadcast:
       return {.messages = depth, .wire_bytes = depth, .copy_bytes = 1};
     default:

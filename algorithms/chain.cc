@@ -54,7 +54,7 @@ Cost cost(const PlanRequest& request) {
   const double n = request.ranks;
   if (request.collective == Collective::kBroadcast)
     return {.messages = n - 1, .wire_bytes = 1, .copy_bytes = 1};
-  return {.messages = n - 1, .wire_bytes = 1, .reduce_bytes = 2};
+  return {.messages = n - 1, .wire_bytes = 1, .reduce_bytes = 2, .total_bytes = 3 * (n - 1)};
 }
 
 }  // namespace

@@ -123,7 +123,10 @@ Cost cost(const PlanRequest& request) {
     case Collective::kAllReduce:
       return {.messages = n - 1 + sends_to_all, .wire_bytes = 2 * share, .reduce_bytes = 1};
     case Collective::kReduce:
-      return {.messages = n, .wire_bytes = 2 * share, .reduce_bytes = 1};
+      // In turns on shared cores twice a tree's work, as measured (comm-bench reduce --race, 3-8
+      // ranks of two cores): two phases, whose slices wait for everybody's turn.
+      return {
+          .messages = n, .wire_bytes = 2 * share, .reduce_bytes = 1, .total_bytes = 6 * (n - 1)};
     case Collective::kReduceScatter:
       return {.messages = n - 1, .wire_bytes = share, .reduce_bytes = 1};
     case Collective::kAllGather:

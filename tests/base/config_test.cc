@@ -175,8 +175,7 @@ TEST_F(ConfigTest, EveryVariableReachesItsField) {
 }
 
 TEST_F(ConfigTest, EveryVariableHasARowHereAndInTheDocumentation) {
-  const std::filesystem::path root =
-      std::filesystem::path(__FILE__).parent_path().parent_path().parent_path();
+  const std::filesystem::path root = UNISONO_SOURCE_DIR;
   std::ifstream file(root / "docs/environment.md");
   ASSERT_TRUE(file) << root;
   std::stringstream contents;
