@@ -43,7 +43,7 @@ std::atomic<bool> ranks_share_cores{false};
 // sleeps instead is put back at once when its peer wakes it: microseconds instead of milliseconds.
 // So yields are left out for a while and then tried again, ever more seldom while strangers stay.
 constexpr int64_t kStrangerNs = 1'500'000;
-constexpr int64_t kLeastCrowdedNs = 200'000'000, kMostCrowdedNs = 3'200'000'000;
+constexpr int64_t kLeastCrowdedNs = 10'000'000, kMostCrowdedNs = 3'200'000'000;
 constexpr int kCrowdedSpinTurns = 200;  // less than kOwnCore's: the peer may not be running
 
 class Crowd {
