@@ -15,10 +15,16 @@ constexpr int64_t kStallNs = 1'000'000'000;
 // Whose links end without a word has failed or was aborted: control is about to say how.
 constexpr int64_t kGraceNs = 500'000'000;
 constexpr int kTurnsBetweenClockReads = 16;
+// A turn that asks the kernel about sockets takes as long as so many that look at memory.
+constexpr int kTurnsOfASocketPoll = 16;
 constexpr int kTurnsBetweenLooks = 64;
 // Turns that yield take as long as others like: on a busy machine few fit into this time without
 // anything moving, after which it is better to sleep than to be late for a deadline.
 constexpr int64_t kPatienceNs = 5'000'000;
+// With sockets: a little longer than two sleepers take to wake each other, so that they find back
+// to spinning. More is lost where the core is shared with somebody whom nobody here knows of
+// (another job, a rank in a container of its own).
+constexpr int64_t kSocketPatienceNs = 30'000;
 
 std::string where(const Operation& operation, const StallReport& stall) {
   const Communicator& comm = operation.communicator();
@@ -50,6 +56,11 @@ class Drive {
     items_.reserve(operations.size());
     for (Operation* operation : operations) items_.push_back({operation});
     env_ = &operations.front()->communicator().env();
+    for (Operation* operation : operations) {
+      if (operation->communicator().agreement().same_memory) continue;
+      turn_length_ = kTurnsOfASocketPoll;
+      patience_ns_ = kSocketPatienceNs;
+    }
   }
 
   // The only operation has its turn and has been started; `advanced`: and is done but for what is
@@ -70,7 +81,7 @@ class Drive {
         idle = 0;
         continue;
       }
-      idle++;
+      idle += turn_length_;
       bool patient = true;
       if (idle % kTurnsBetweenClockReads == 0) patient = glance(idle);
       if (!patient || !env_->relax(idle)) sleep();
@@ -161,7 +172,7 @@ class Drive {
     const int64_t now = env_->now_ns();
     if (idle == kTurnsBetweenClockReads) idle_since_ns_ = now;
     if (now >= next_due_ns_ || idle % kTurnsBetweenLooks == 0) (void)look(now);
-    return now - idle_since_ns_ < kPatienceNs;
+    return now - idle_since_ns_ < patience_ns_;
   }
 
   // Keeps deadlines, tells of stalls, notices who has left. False: look once more before sleeping.
@@ -254,6 +265,8 @@ class Drive {
   std::vector<Item> items_;
   size_t finished_ = 0;
   Status first_error_;
+  int turn_length_ = 1;  // in turns that look at memory
+  int64_t patience_ns_ = kPatienceNs;
   int64_t idle_since_ns_ = 0;
   int64_t next_due_ns_ = 0;              // the next deadline or stall; 0: look at the next occasion
   std::unique_ptr<Waiter> turn_waiter_;  // for operations whose turn has not come
@@ -305,7 +318,9 @@ Status drive_one(Operation& operation) {
 Status drive_started(Operation& operation) {
   Communicator& comm = operation.communicator();
   // Without a look at the clock or at failures: so only while turns are short.
-  const int spin_turns = comm.agreement().oversubscribed ? 8 : 256;
+  const int spin_turns = comm.agreement().oversubscribed ? 8
+                         : comm.agreement().same_memory  ? 256
+                                                         : 256 / kTurnsOfASocketPoll;
   // Where peers are a load away, polling transports that carry nothing would only delay the load.
   const int poll_mask = comm.agreement().same_memory ? 15 : 0;
   bool advanced = false;
