@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""comm-bench as its users run it. Usage: comm_bench_test.py COMM_BENCH report|pingpong|compare [--with-plots]"""
+"""comm-bench as its users run it. Usage: comm_bench_test.py COMM_BENCH report|pingpong|compare|race [--with-plots]"""
 import html.parser
 import json
 import os
@@ -114,6 +114,23 @@ def test_pingpong(folder):
         assert all(pair["transport"] == "tcp" for pair in pingpong["pairs"])
 
 
+def test_race(folder):
+    path = os.path.join(folder, "race.json")
+    done = run("all_reduce", "--race", "--ranks", "3", "-b", "64", "-e", "4096", "-f", "64", "--batches", "1", "-J", path)
+    with open(path, encoding="utf-8") as file:
+        rows = json.load(file)["race"]
+    assert [row["size"] for row in rows] == [64, 4096], rows
+    for row in rows:
+        times = row["times"]
+        assert {"ring", "one_shot", "direct", "recursive_doubling"} <= set(times), row
+        assert "bruck" not in times, "it has no all-reduce"
+        assert row["chosen"] in times and row["best"] == min(times, key=times.get), row
+        assert all(time > 0 for time in times.values()) and row["ratio"] > 0, row
+    assert " 0 OK" in done.stdout, done.stdout
+    refused = run("pingpong", "--race", "--ranks", "2", status=2)
+    assert "--race" in refused.stderr, refused.stderr
+
+
 def test_compare(folder):
     first, second = f"{folder}/first.json", f"{folder}/second.json"
     run("broadcast", "--ranks", "2", "-b", "8", "-e", "512", "-f", "8", "-n", "3", "-w", "1", "--batches", "5", "-J", first)
@@ -148,5 +165,5 @@ def test_compare(folder):
 
 
 with tempfile.TemporaryDirectory() as scratch:
-    {"report": test_report, "pingpong": test_pingpong, "compare": test_compare}[PART](scratch)
+    {"report": test_report, "pingpong": test_pingpong, "compare": test_compare, "race": test_race}[PART](scratch)
 print(f"{PART}: passed")
