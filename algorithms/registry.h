@@ -29,9 +29,9 @@ struct Cost {
   double wire_bytes = 0;    // per byte of the collective's size (n blocks for all-gather and kin)
   double reduce_bytes = 0;  // per byte of size, read by reductions
   double copy_bytes = 0;    // per byte of size, copied locally
-  // Over all ranks, per byte of size: written to wires, read by reductions, copied. It decides where
-  // ranks share cores and so take turns. 0: ranks x what is on the critical path. Where it is given,
-  // it was measured there, and least_ranks of the row do not hold.
+  // Over all ranks, per byte of size: written to wires, read by reductions, copied. It decides
+  // where ranks share cores and so take turns. 0: ranks x what is on the critical path. Where it is
+  // given, it was measured there, and least_ranks of the row do not hold.
   double total_bytes = 0;
 };
 

@@ -43,24 +43,30 @@ std::atomic<bool> ranks_share_cores{false};
 // sleeps instead is put back at once when its peer wakes it: microseconds instead of milliseconds.
 // So yields are left out for a while and then tried again, ever more seldom while strangers stay.
 constexpr int64_t kStrangerNs = 1'500'000;
-constexpr int64_t kLeastCrowdedNs = 10'000'000, kMostCrowdedNs = 3'200'000'000;
+constexpr int64_t kLeastCrowdedNs = 500'000, kMostCrowdedNs = 3'200'000'000;
+constexpr int kProofYields = 1024;      // short ones in a row after which strangers are gone
 constexpr int kCrowdedSpinTurns = 200;  // less than kOwnCore's: the peer may not be running
 
+// Threads that race here lose no more than a slice: each word is consistent by itself.
 class Crowd {
  public:
   bool at(int64_t now_ns) const { return now_ns < until_ns_.load(std::memory_order_relaxed); }
   void note_yield(int64_t before_ns, int64_t after_ns) {
-    if (after_ns - before_ns < kStrangerNs) return;
-    // Threads that race here set much the same.
-    const int64_t since_ns = after_ns - until_ns_.load(std::memory_order_relaxed);
+    const int left = proof_left_.load(std::memory_order_relaxed);
+    if (after_ns - before_ns < kStrangerNs) {
+      if (left != 0) proof_left_.store(left - 1, std::memory_order_relaxed);
+      return;
+    }
     int64_t span_ns = span_ns_.load(std::memory_order_relaxed);
-    span_ns = since_ns < span_ns ? std::min(2 * span_ns, kMostCrowdedNs) : kLeastCrowdedNs;
+    span_ns = left != 0 ? std::min(2 * span_ns, kMostCrowdedNs) : kLeastCrowdedNs;
     span_ns_.store(span_ns, std::memory_order_relaxed);
     until_ns_.store(after_ns + span_ns, std::memory_order_relaxed);
+    proof_left_.store(kProofYields, std::memory_order_relaxed);
   }
 
  private:
   std::atomic<int64_t> until_ns_{0}, span_ns_{kLeastCrowdedNs};
+  std::atomic<int> proof_left_{0};
 };
 Crowd crowd;
 

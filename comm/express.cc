@@ -109,6 +109,7 @@ int express_all_reduce(const void* send, void* recv, size_t count, uniDataType_t
   if (sends.forward->send({fingerprint, sends.bytes}, input) != SendOutcome::kDone) {
     return kElsewhere;  // no credit
   }
+  sends.forward->prepare_next(sends.bytes);
   comm.issue();
   comm.next_sequence();
   comm.extend_history(prepared->hash);

@@ -91,7 +91,11 @@ bool SmallExecutor::run(const SmallStep& step) {
       return false;
     }
     std::byte* slot = nullptr;
-    if (step.forward != nullptr) {
+    const bool copies = !step.kernel && step.operands == 1;
+    if (step.forward != nullptr && copies) {
+      // Short messages have places of their own in the transport, which a slot is too large for.
+      if (!send(step, operands_[0])) return false;
+    } else if (step.forward != nullptr) {
       slot = step.forward->reserve();
       if (slot == nullptr) {
         waiting_for_ = step.forward_peer;
@@ -112,7 +116,6 @@ bool SmallExecutor::run(const SmallStep& step) {
       args.divide_by = step.divide_by;
       kernel_(args);
     } else if (step.elements != 0) {
-      if (slot != nullptr) std::memcpy(slot, operands_[0], step.bytes);
       if (out != nullptr && out != operands_[0]) std::memcpy(out, operands_[0], step.bytes);
     }
     if (slot != nullptr) step.forward->commit({fingerprint_, step.bytes});

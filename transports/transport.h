@@ -70,6 +70,9 @@ class SendEnd {
   // all have released it.
   virtual SendOutcome send_reference(const MessageHeader& header, const void* data,
                                      uint64_t registration) = 0;
+  // A hint after send: the answer to it will be followed by another message of that length.
+  // Default: ignored.
+  virtual void prepare_next([[maybe_unused]] uint32_t bytes) {}
   virtual uint64_t accepted() const = 0;  // messages accepted so far
   virtual uint64_t completed()
       const = 0;  // of those, how many no longer need the caller's memory; may poll, never blocks

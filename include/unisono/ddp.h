@@ -28,8 +28,9 @@ typedef struct uniReducer* uniReducer_t;
 typedef struct {
   const char* name;   /* For messages; copied. */
   void* grad;         /* Its gradient, `count` contiguous elements, the caller's: read when it is
-                         marked ready, overwritten with the average by uniReducerFinish. NULL with
-                         bucket_views only: the reducer owns the memory (uniReducerGradient). */
+                         marked ready, overwritten with the average by uniReducerFinish. With
+                         bucket_views the reducer owns the memory (uniReducerGradient): NULL, or
+                         its first contents. */
   uniDataType_t type; /* float16, bfloat16, float32 or float64. */
   int dims;           /* Of shape; 0: a scalar. At most 16. */
   const size_t* shape;
@@ -71,7 +72,8 @@ typedef struct {
   int bucket_views; /* 1: gradients live in their buckets (uniReducerGradient): no copies, and no
                        second copy of the gradients. Buckets are registered memory. */
   int find_unused;  /* 1: a parameter may take part on some ranks only (uniReducerMarkUnused). */
-  int static_graph; /* 1: the parameters unused in the first iteration stay so, no map is sent. */
+  int static_graph; /* 1: as find_unused in the first synchronised iteration; what is unused in it
+                       on a rank stays so, need not be marked, and no map is sent any more. */
   int keep_buckets; /* 1: never rebuilt in ready order after the first iteration. */
   uniBucketHook_t hook; /* NULL: the average. */
   void* hook_arg;
@@ -90,7 +92,8 @@ typedef struct {
 UNI_API uniResult_t uniReducerCreate(uniReducer_t* reducer, uniComm_t comm,
                                      const uniParameter_t* parameters, int count,
                                      const uniReducerConfig_t* config);
-/* Waits for what is under way. Not collective. NULL is allowed. */
+/* Waits for what is under way. In mid-iteration (sync 1) it aborts the communicator first, so that
+ * no peer waits. Not collective. NULL is allowed. */
 UNI_API uniResult_t uniReducerDestroy(uniReducer_t reducer);
 
 /* Where the gradient of a parameter is: its `grad`, or with bucket_views its place in a bucket.
@@ -149,8 +152,9 @@ UNI_API uniResult_t uniReducerReadyOrder(uniReducer_t reducer, int* order);
 
 /* ---- Parameters and buffers ---- */
 
-/* Collective: tensor i of every rank = root's. Small ones travel together. counts[i] elements of
- * types[i] at tensors[i]; every rank gives the same counts and types. */
+/* Collective, blocks: tensor i of every rank = root's. Small ones travel together. counts[i]
+ * elements of types[i] at tensors[i]; every rank gives the same counts and types: one that does not
+ * gets uniMismatch, and aborts the communicator. */
 UNI_API uniResult_t uniBroadcastCoalesced(uniComm_t comm, void* const* tensors,
                                           const size_t* counts, const uniDataType_t* types,
                                           int tensor_count, int root);

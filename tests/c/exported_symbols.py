@@ -4,6 +4,7 @@
 Usage: exported_symbols.py LIBRARY HEADER NM READELF
 """
 
+import os
 import re
 import subprocess
 import sys
@@ -25,9 +26,10 @@ def main():
     problems = [f"exported, but not in the header: {name}" for name in sorted(exported - declared)]
     problems += [f"declared, but not exported: {name}" for name in sorted(declared - exported)]
     soname = re.search(r"SONAME.*\[(.*)\]", output(readelf, "-d", library))
-    if soname is None or not re.fullmatch(r"libunisono\.so\.\d+", soname.group(1)):
-        problems.append("no SONAME of the form libunisono.so.N")
-    if len(declared) < 40:
+    stem = os.path.basename(library).split(".so")[0]
+    if soname is None or not re.fullmatch(re.escape(stem) + r"\.so\.\d+", soname.group(1)):
+        problems.append(f"no SONAME of the form {stem}.so.N")
+    if len(declared) < 20:
         problems.append(f"only {len(declared)} declarations found in the header: this test does not see it")
     print("\n".join(problems) or f"{len(exported)} functions, {soname.group(1)}")
     return 1 if problems else 0

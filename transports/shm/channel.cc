@@ -1,5 +1,6 @@
 #include "transports/shm/channel.h"
 
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -57,6 +58,18 @@ inline void take_line([[maybe_unused]] const void* line) {
 #endif
 }
 
+// Maps all eager slots at once. Otherwise each of the first messages would meet a page that is not
+// there yet: dozens of faults, on both sides, among the first calls.
+void map_eager_slots(const std::byte* slots, bool write) {
+#ifndef MADV_POPULATE_WRITE
+  constexpr int MADV_POPULATE_READ = 22, MADV_POPULATE_WRITE = 23;
+#endif
+  // Before Linux 5.14 this fails, and the pages come one by one.
+  (void)::madvise(const_cast<std::byte*>(slots), kDescriptors * kEagerStride,
+                  write ? MADV_POPULATE_WRITE : MADV_POPULATE_READ);
+}
+
+constexpr uint64_t kRefill = 16;  // messages
 constexpr uint32_t kTakenBytes =
     1024;  // of an eager slot, taken ahead: as many lines as fly at once
 
@@ -106,6 +119,10 @@ SendOutcome ShmSendEnd::send(const MessageHeader& header, const void* data) {
   }
   if (header.bytes <= kEagerBytes) {
     if (!has_descriptor()) return refuse();
+    if (__builtin_expect(!eager_mapped_, 0)) {
+      map_eager_slots(eager_, true);
+      eager_mapped_ = true;
+    }
     std::memcpy(eager_ + descriptor_index(sent_) * kEagerStride, data, header.bytes);
     publish(header, kEager);
     return SendOutcome::kDone;
@@ -211,6 +228,18 @@ bool ShmSendEnd::refresh() const {
   return true;
 }
 
+// Once the ring was full, a writer that is faster than its reader would go on one message at a
+// time, each at the price of two lines that both write. So it waits until some room has come
+// together. It comes: a reader holds no more than its slots, and the rest of the ring is there to
+// be read.
+bool ShmSendEnd::refill() {
+  const uint64_t less = std::max<uint64_t>(kDescriptors - kRefill, shape_.slots);
+  refresh();
+  const bool found = sent_ - released_ < most_in_flight_;
+  most_in_flight_ = found ? kDescriptors : less;
+  return found;
+}
+
 void ShmSendEnd::publish(const MessageHeader& header, uint32_t where) {
   Descriptor& slot = descriptor();
   slot.fingerprint = header.fingerprint;
@@ -224,16 +253,22 @@ void ShmSendEnd::publish(const MessageHeader& header, uint32_t where) {
   take_ahead(header.bytes);
 }
 
-// Takes the lines of the message after the next, supposing that it is as long as this one: the
-// reader may be polling the next already.
+// Takes the lines of the descriptor after the next: the reader may be polling the next already.
 inline void ShmSendEnd::take_ahead(uint32_t bytes) {
-  const uint64_t index = descriptor_index(sent_ + 1);
-  const auto* later = reinterpret_cast<const std::byte*>(&ring_[index]);
+  // Not from under a reader who is still at that slot's last message.
+  if (__builtin_expect(sent_ + 1 - released_ >= kDescriptors, 0)) return;
+  const auto* later = reinterpret_cast<const std::byte*>(&ring_[descriptor_index(sent_ + 1)]);
   take_line(later);
-  if (bytes <= kFirstLineBytes) return;
-  if (bytes <= kInlineBytes) return take_line(later + kLineBytes);
-  if (bytes > kEagerBytes) return;
-  const std::byte* slot = eager_ + index * kEagerStride;
+  if (bytes > kFirstLineBytes && bytes <= kInlineBytes) take_line(later + kLineBytes);
+}
+
+// Payload's lines, supposing that the message after the next is as long. Only where the answer is
+// waited for anyway: a writer who runs ahead of his reader would stand still for each line
+// (broadcast of 4 KiB: 1.9 us with, 0.7 without; all-reduce of 1 KiB: 0.34 with, 0.43 without).
+void ShmSendEnd::prepare_next(uint32_t bytes) {
+  if (bytes <= kInlineBytes || bytes > kEagerBytes) return;
+  if (__builtin_expect(sent_ + 1 - released_ >= kDescriptors, 0)) return;
+  const std::byte* slot = eager_ + descriptor_index(sent_ + 1) * kEagerStride;
   const uint32_t most = std::min(bytes, kTakenBytes);
   for (uint32_t at = 0; at < most; at += kLineBytes) take_line(slot + at);
 }
@@ -325,6 +360,10 @@ bool ShmRecvEnd::lend_far(const Descriptor& descriptor, uint32_t where, Message*
   }
   if (where == kEager) {
     if (bytes > kEagerBytes) return fail("a long message in an eager slot");
+    if (__builtin_expect(!eager_mapped_, 0)) {
+      map_eager_slots(eager_, false);
+      eager_mapped_ = true;
+    }
     message->data = eager_ + descriptor_index(next_) * kEagerStride;
     return true;
   }

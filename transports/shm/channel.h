@@ -58,6 +58,7 @@ class ShmSendEnd final : public SendEnd {
   void commit(const MessageHeader& header) override;
   SendOutcome send_reference(const MessageHeader& header, const void* data,
                              uint64_t registration) override;
+  void prepare_next(uint32_t bytes) override;
   uint64_t accepted() const override { return sent_; }
   uint64_t completed() const override;
 
@@ -76,7 +77,8 @@ class ShmSendEnd final : public SendEnd {
     Peer* peer = nullptr;
   };
   Descriptor& descriptor() { return ring_[descriptor_index(sent_)]; }
-  bool has_descriptor() { return sent_ - released_ < kDescriptors || refresh(); }
+  bool has_descriptor() { return sent_ - released_ < most_in_flight_ || refill(); }
+  bool refill();
   bool place(uint32_t bytes, uint64_t* offset);
   bool refresh() const;
   void publish(const MessageHeader& header, uint32_t where);
@@ -97,11 +99,13 @@ class ShmSendEnd final : public SendEnd {
   bool fence_ = false;
   bool starved_ = false;
   bool reserved_ = false;
+  bool eager_mapped_ = false;
   uint64_t reserved_offset_ = 0;
   struct {
     uint64_t offset = 0, taken = 0;
   } reserved_from_;  // the arena's state before the reservation
   uint64_t sent_ = 0;
+  uint64_t most_in_flight_ = kDescriptors;  // less while a ring that was full empties
   // Arena: where the next piece begins, and how many bytes were ever taken (with those skipped at
   // the ring's end).
   uint64_t next_offset_ = 0;
@@ -138,6 +142,7 @@ class ShmRecvEnd final : public RecvEnd {
   const uint32_t counter_;  // which released line is ours
   const Descriptor* ring_ = nullptr;
   const std::byte* eager_ = nullptr;
+  bool eager_mapped_ = false;
   const std::byte* arena_ = nullptr;
   std::atomic<uint64_t>* released_ = nullptr;
   std::atomic<uint32_t>* writer_sleeping_ = nullptr;

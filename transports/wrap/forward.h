@@ -22,6 +22,7 @@ class ForwardSend : public SendEnd {
                              uint64_t registration) override {
     return inner_.send_reference(header, data, registration);
   }
+  void prepare_next(uint32_t bytes) override { inner_.prepare_next(bytes); }
   uint64_t accepted() const override { return inner_.accepted(); }
   uint64_t completed() const override { return inner_.completed(); }
 

@@ -1,0 +1,175 @@
+// Communication hooks: the built-in ones, a user's, and one that fails.
+#include <algorithm>
+
+#include "tests/ddp/reducer_harness.h"
+
+namespace unisono::testing {
+namespace {
+
+constexpr int kRanks = 3;
+
+struct HookCase {
+  const char* name;
+  uniBucketHook_t hook;
+  uniDataType_t wire;
+};
+
+class ReducerHooks : public ::testing::TestWithParam<HookCase> {};
+
+// float32 and float64 on the wire as 16 bits: each rank's third is rounded once, and the sum, for
+// integers that are small enough, not at all.
+TEST_P(ReducerHooks, GiveTheAverageAndCountTheBytesOnTheWire) {
+  const Ranks world(kRanks, {"shm"});
+  ASSERT_TRUE(world.ok());
+  for (const int views : {0, 1}) {
+    world.run([&](int rank, uniComm_t comm) {
+      uniReducerConfig_t config = small_buckets(views);
+      config.hook = GetParam().hook;
+      const Model model(comm, mixed_specs(), config);
+      ASSERT_EQ(model.created(), uniSuccess) << model.words();
+      size_t wire_bytes = 0;
+      for (int i = 0; i < model.count(); i++) {
+        wire_bytes +=
+            GetParam().wire == uniFloat32 ? model.spec(i).bytes() : 2 * model.spec(i).count();
+      }
+      for (int iteration = 0; iteration < 3; iteration++) {
+        fill_iteration(model, kRanks, rank, iteration);
+        model.iterate();
+        EXPECT_EQ(wrong_iteration(model, kRanks, iteration), "");
+        EXPECT_EQ(model.stats().wire_bytes, wire_bytes);
+      }
+    });
+  }
+}
+
+// What the cast loses: nothing else, and nothing less.
+TEST_P(ReducerHooks, RoundEachElementToTheWiresType) {
+  if (GetParam().wire == uniFloat32) return;
+  const Ranks world(2, {"sim"});
+  ASSERT_TRUE(world.ok());
+  world.run([&](int rank, uniComm_t comm) {
+    uniReducerConfig_t config = small_buckets();
+    config.hook = GetParam().hook;
+    const Model model(comm, {{uniFloat32, {999}, "f"}, {uniFloat64, {77}, "d"}}, config);
+    ASSERT_EQ(model.created(), uniSuccess) << model.words();
+    const auto value = [](int of, int p, size_t e) {
+      std::mt19937 random(static_cast<unsigned>(of * 100'000 + p * 10'000 + static_cast<int>(e)));
+      return static_cast<double>(std::normal_distribution<float>(0, 8)(random));
+    };
+    model.fill([&](int p, size_t e) { return value(rank, p, e); });
+    model.iterate();
+    EXPECT_EQ(model.wrong([&](int p, size_t e) {
+      float sum = 0;
+      for (int r = 0; r < 2; r++) {
+        const float half = static_cast<float>(value(r, p, e)) * 0.5f;
+        sum += half_to_float(float_to_half(half, GetParam().wire), GetParam().wire);
+      }
+      return static_cast<double>(
+          half_to_float(float_to_half(sum, GetParam().wire), GetParam().wire));
+    }),
+              "");
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ReducerHooks,
+                         ::testing::Values(HookCase{"AllReduce", uniHookAllReduce, uniFloat32},
+                                           HookCase{"Float16", uniHookFloat16Compress, uniFloat16},
+                                           HookCase{"Bfloat16", uniHookBfloat16Compress,
+                                                    uniBfloat16}),
+                         [](const auto& of) { return std::string(of.param.name); });
+
+uniReducerConfig_t one_bucket_each() {
+  uniReducerConfig_t config = UNI_REDUCER_CONFIG_INITIALIZER;
+  config.bucket_bytes = config.first_bucket_bytes = 1;
+  return config;
+}
+
+// Adds without dividing, makes up the wire's bytes, may fail.
+struct UserHook {
+  std::vector<int> indices;
+  size_t fail_at = SIZE_MAX;
+  bool with_words = false;
+  static uniResult_t run(void* self, uniBucket_t* bucket) {
+    auto* user = static_cast<UserHook*>(self);
+    if (user->indices.size() == user->fail_at) {
+      return user->with_words ? uniSetLastError(uniSystemError, "the disk is full")
+                              : uniSystemError;
+    }
+    user->indices.push_back(bucket->index);
+    bucket->wire_bytes = 10;
+    return uniAllReduce(bucket->data, bucket->data, bucket->count, bucket->type, uniSum,
+                        bucket->comm, bucket->stream);
+  }
+};
+
+TEST(ReducerUserHook, ReplacesTheAverageFromTheNextIterationOn) {
+  const Ranks world(2, {"shm"});
+  ASSERT_TRUE(world.ok());
+  world.run([&](int, uniComm_t comm) {
+    const Model model(comm, plain_specs(4, 30), one_bucket_each());
+    ASSERT_EQ(model.created(), uniSuccess) << model.words();
+    UserHook user;
+    const auto one = [](int, size_t) { return 1; };
+    const auto two = [](int, size_t) { return 2; };
+    model.fill(one);
+    UNI_OK(uniReducerBeginBackward(model.reducer(), 1));
+    UNI_OK(uniReducerSetHook(model.reducer(), &UserHook::run, &user));
+    model.mark(model.backward_order());
+    UNI_OK(uniReducerFinish(model.reducer()));
+    EXPECT_EQ(model.wrong(one), "");
+    model.iterate();
+    EXPECT_EQ(model.wrong(two), "") << "a hook's result is not divided";
+    const int buckets = model.stats().buckets;
+    EXPECT_EQ(buckets, 4);
+    EXPECT_EQ(user.indices, (std::vector<int>{0, 1, 2, 3}));
+    EXPECT_EQ(model.stats().wire_bytes, 40u);
+    UNI_OK(uniReducerSetHook(model.reducer(), nullptr, nullptr));
+    model.iterate();
+    EXPECT_EQ(model.wrong(two), "");
+  });
+}
+
+TEST(ReducerUserHook, ThatFailsEndsTheIterationOnEveryRank) {
+  for (const bool with_words : {false, true}) {
+    const Ranks world(2, {"shm"});
+    ASSERT_TRUE(world.ok());
+    world.run([&](int rank, uniComm_t comm) {
+      UserHook user;
+      user.fail_at = rank == 0 ? 2 : SIZE_MAX;
+      user.with_words = with_words;
+      uniReducerConfig_t config = one_bucket_each();
+      config.keep_buckets = 1;
+      config.hook = &UserHook::run;
+      config.hook_arg = &user;
+      const Model model(comm, plain_specs(4, 30), config);
+      ASSERT_EQ(model.created(), uniSuccess) << model.words();
+      UNI_OK(uniReducerBeginBackward(model.reducer(), 1));
+      for (const int i : model.backward_order()) {
+        const uniResult_t result = uniReducerMarkReady(model.reducer(), i);
+        // The launch of the third fails; the fourth is not tried.
+        if (rank == 0) {
+          EXPECT_EQ(result, i >= 2 ? uniSuccess : uniSystemError);
+        }
+      }
+      const uniResult_t result = uniReducerFinish(model.reducer());
+      const std::string words = uniGetLastError(nullptr);
+      EXPECT_EQ(result, rank == 0 ? uniSystemError : uniAborted) << words;
+      if (rank != 0) return;
+      EXPECT_NE(words.find("bucket 2 of 4: the hook failed"), std::string::npos) << words;
+      if (with_words) {
+        EXPECT_NE(words.find("the disk is full"), std::string::npos) << words;
+      }
+    });
+  }
+}
+
+TEST(ReducerHook, WithoutABucketIsAnArgumentError) {
+  for (const uniBucketHook_t hook :
+       {uniHookAllReduce, uniHookFloat16Compress, uniHookBfloat16Compress}) {
+    EXPECT_EQ(hook(nullptr, nullptr), uniInvalidArgument);
+    EXPECT_STREQ(uniGetLastError(nullptr), "bucket: is null");
+  }
+}
+
+}  // namespace
+}  // namespace unisono::testing
