@@ -7,6 +7,13 @@
 
 namespace unisono::ddp {
 
+// The sum of float16 gradients may pass 65,504 before it is divided: they are divided first, as
+// they go into their bucket. All others are divided where the sum is made (uniAvg): no pass over
+// memory of its own, and one rounding.
+inline bool is_divided_before_sum(uniDataType_t type) {
+  return type == uniFloat16;
+}
+
 // to[i] = from[i] * factor; 16-bit types by way of float32, rounded once. to == from is allowed,
 // other overlap is not.
 void scale(void* to, const void* from, size_t count, uniDataType_t type, double factor);

@@ -49,8 +49,12 @@ uniResult_t check(const uniBucket_t* bucket, double* factor) {
   return result;
 }
 
-// Divides before the sum, so that a sum of 16-bit numbers does not overflow.
+// What the reducer does by itself.
 uniResult_t average(const uniBucket_t& bucket, double factor) {
+  if (!is_divided_before_sum(bucket.type)) {
+    return uniAllReduce(bucket.data, bucket.data, bucket.count, bucket.type, uniAvg, bucket.comm,
+                        bucket.stream);
+  }
   const Step step{bucket.data, bucket.count, bucket.type, bucket.type, factor};
   const uniResult_t result = factor == 1 ? uniSuccess : put(bucket.stream, &run_scale, step);
   if (result != uniSuccess) return result;

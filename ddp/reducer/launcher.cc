@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ddp/reducer/averaging.h"
 #include "ddp/reducer/clock.h"
 
 namespace unisono::ddp {
@@ -80,8 +81,9 @@ Status Launcher::average(const Bucket& bucket, int index) {
   const int buckets = static_cast<int>(progress_count_);
   if (hook_ == nullptr) {
     wire_bytes_ += bucket.bytes();
+    const uniRedOp_t op = is_divided_before_sum(bucket.type) ? uniSum : uniAvg;
     const uniResult_t result =
-        uniAllReduce(data, data, bucket.count, bucket.type, uniSum, comm_, stream_);
+        uniAllReduce(data, data, bucket.count, bucket.type, op, comm_, stream_);
     if (result == uniSuccess) return {};
     return ddp::error(result, "bucket {} of {}: {}", index, buckets, uniGetLastError(nullptr));
   }

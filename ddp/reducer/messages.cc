@@ -26,7 +26,8 @@ std::string parameter_list(std::span<const Parameter> parameters, std::span<cons
   for (const int index : indices.first(std::min(indices.size(), kNamedAtMost))) {
     named.push_back(with_name(parameters, index));
   }
-  std::string text = fmt::format("{}", fmt::join(named, ", "));
+  std::string text = fmt::format("{} {}", indices.size() == 1 ? "parameter" : "parameters",
+                                 fmt::join(named, ", "));
   if (indices.size() > kNamedAtMost)
     text += fmt::format(" and {} more", indices.size() - named.size());
   return text;

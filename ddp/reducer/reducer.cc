@@ -111,7 +111,6 @@ Status Reducer::begin_backward(bool sync) {
   marks_.begin(never_used_);
   if (!sync) return {};
   launcher_.begin(hook_, hook_arg_);
-  factor_ = hook_ == nullptr ? 1.0 / ranks_ : 1.0;
   for (size_t i = 0; i < never_used_.size(); i++) {
     if (never_used_[i] != 0) DDP_TRY(contribute(static_cast<int>(i)));
   }
@@ -152,8 +151,8 @@ Status Reducer::contribute(int index) {
   std::byte* to = slot(index);
   const void* from = settings_.bucket_views ? to : of.grad;
   if (used_.used_here(index)) {
-    if (factor_ != 1) {
-      scale(to, from, of.count, of.type, factor_);
+    if (hook_ == nullptr && ranks_ > 1 && is_divided_before_sum(of.type)) {
+      scale(to, from, of.count, of.type, 1.0 / ranks_);
     } else if (from != to && of.count != 0) {
       std::memcpy(to, from, of.bytes());
     }

@@ -75,7 +75,6 @@ class Reducer {
   Phase phase_ = Phase::kIdle;
   bool sync_ = true;
   bool rebuilt_ = false;
-  double factor_ = 1;  // Of each gradient in this iteration.
   uniBucketHook_t hook_;
   void* hook_arg_;
   std::vector<uint8_t> never_used_;    // Of the static graph, once it is known.
