@@ -119,6 +119,7 @@ class Bench {
     }
     uniReducerConfig_t config = UNI_REDUCER_CONFIG_INITIALIZER;
     config.bucket_bytes = static_cast<size_t>(options_.bucket_mib * 1048576);
+    config.first_bucket_bytes = std::min(config.first_bucket_bytes, config.bucket_bytes);
     config.bucket_views = options_.views ? 1 : 0;
     if (options_.hook == "fp16") config.hook = &uniHookFloat16Compress;
     if (options_.hook == "bf16") config.hook = &uniHookBfloat16Compress;

@@ -150,7 +150,9 @@ Status Reducer::contribute(int index) {
   const Parameter& of = parameter(index);
   std::byte* to = slot(index);
   const void* from = settings_.bucket_views ? to : of.grad;
-  if (used_.used_here(index)) {
+  if (stays_in_place()) {
+    // Only the count of what is ready goes on.
+  } else if (used_.used_here(index)) {
     if (hook_ == nullptr && ranks_ > 1 && is_divided_before_sum(of.type)) {
       scale(to, from, of.count, of.type, 1.0 / ranks_);
     } else if (from != to && of.count != 0) {

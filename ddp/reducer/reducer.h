@@ -64,6 +64,8 @@ class Reducer {
   Status rebuild();
   void give_up();
   bool sends_map() const;
+  // One rank's average is its gradient: nothing has to go through the buckets.
+  bool stays_in_place() const { return ranks_ == 1 && hook_ == nullptr && !settings_.bucket_views; }
 
   const uniComm_t comm_;
   std::vector<Parameter> parameters_;

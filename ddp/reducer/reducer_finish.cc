@@ -92,6 +92,7 @@ Status Reducer::reduce() {
 }
 
 void Reducer::copy_out(const Bucket& bucket) {
+  if (stays_in_place()) return;
   for (const int index : bucket.parameters) {
     const Parameter& to = parameter(index);
     if (!used_.used_here(index) || to.count == 0) continue;  // settle_unused()

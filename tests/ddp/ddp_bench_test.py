@@ -1,0 +1,53 @@
+"""ddp-bench as its users run it: right averages, bytes as predicted, bad models named. Usage: ddp_bench_test.py BENCH UNI_RUN"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+BENCH, UNI_RUN = sys.argv[1:3]
+MODEL = """# a small one
+stem.weight 32 3 5 5
+stem.bias 32
+body.weight 64 800   # the largest
+
+head.weight 10 64
+scale 1
+"""
+ELEMENTS = 32 * 75 + 32 + 64 * 800 + 10 * 64 + 1
+
+
+def run(folder, ranks, *words, status=0):
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("UNISONO_")}
+    done = subprocess.run([UNI_RUN, "-n", str(ranks), BENCH, *words], capture_output=True, text=True, cwd=folder,
+                          env=environment, check=False)
+    assert done.returncode == status, (words, done.returncode, done.stdout, done.stderr)
+    return done
+
+
+def measure(folder, ranks, *words):
+    path = os.path.join(folder, "out.json")
+    run(folder, ranks, "--model", "small.txt", "--batch", "4", "--steps", "3", "--warmup", "1", "-J", path, *words)
+    with open(path, encoding="utf-8") as file:
+        (row,) = json.load(file)["results"]
+    assert row["wrong"] == 0 and row["ranks"] == ranks and row["parameters"] == 5, row
+    assert row["gradient_bytes"] == 4 * ELEMENTS and row["step_ms"] > 0 and row["compute_ms"] > 0, row
+    assert row["exposed_ms"] >= 0 and row["exposed_ms"] <= row["step_ms"], row
+    return row
+
+
+with tempfile.TemporaryDirectory() as scratch:
+    with open(os.path.join(scratch, "small.txt"), "w", encoding="utf-8") as text:
+        text.write(MODEL)
+    assert measure(scratch, 2)["wire_bytes"] == 4 * ELEMENTS
+    assert measure(scratch, 3, "--bucket-views")["wire_bytes"] == 4 * ELEMENTS
+    for hook in ("fp16", "bf16"):
+        assert measure(scratch, 2, "--hook", hook)["wire_bytes"] == 2 * ELEMENTS
+    assert measure(scratch, 2, "--bucket-mib", "0.002")["buckets"] == 3
+    for line, word in (("a 2 0", "dimension 0"), ("a two", "name dim"), ("a", "name dim"), ("a 4294967296 2", "2^32"), ("#", "holds no")):
+        with open(os.path.join(scratch, "bad.txt"), "w", encoding="utf-8") as text:
+            text.write(line + "\n")
+        assert word in run(scratch, 1, "--model", "bad.txt", status=3).stderr, line
+    assert "neither resnet50 nor gpt2" in run(scratch, 1, "--model", "none.txt", status=3).stderr
+    assert "--hook" in run(scratch, 1, "--hook", "zip", status=2).stderr
+print("passed")
