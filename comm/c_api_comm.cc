@@ -305,8 +305,10 @@ uniResult_t uniCommFinalize(uniComm_t comm) {
   comm->communicator->drain();
   comm->communicator->env().leave(comm->communicator->rank());
   comm->finalized = true;
+  // Before leaving: that others then fail, for want of this rank, is no failure of this rank's.
+  if (comm->communicator->failed()) status = comm->communicator->status();
   comm->communicator->leave();  // who still waits for this rank learns it now
-  return comm->communicator->failed() ? unisono::report(comm->communicator->status()) : uniSuccess;
+  return unisono::report(status);
 }
 
 uniResult_t uniCommDestroy(uniComm_t comm) {
