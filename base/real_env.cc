@@ -70,14 +70,16 @@ class Crowd {
 };
 Crowd crowd;
 
+constexpr int64_t kBlindNs = 1'000'000;
+
 // An epoll set of the registered descriptors and one eventfd, which is the doorbell.
 class RealWaiter : public Waiter {
  public:
   RealWaiter()
       : epoll_(::epoll_create1(EPOLL_CLOEXEC)), bell_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-    // Without descriptors left nothing of the library can work; the caller has no way to go on.
-    CHECK(epoll_.valid() && bell_.valid());
-    CHECK(add_fd(bell_.get(), false).ok());
+    // Without descriptors left it is blind: it watches none, and wait() looks again every
+    // millisecond instead of being woken.
+    if (!bell_.valid() || !epoll_.valid() || !watch(bell_.get(), false).ok()) epoll_.reset();
   }
   void notify() override {
     const uint64_t one = 1;
@@ -87,11 +89,8 @@ class RealWaiter : public Waiter {
     errno = saved;
   }
   Status add_fd(int fd, bool also_writable) override {
-    epoll_event event = interest(fd, also_writable);
-    if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) {
-      return system_error(errno, "epoll_ctl(add)");
-    }
-    return ok_status();
+    if (!epoll_.valid()) return system_error(EMFILE, "a waiter's epoll_create1");
+    return watch(fd, also_writable);
   }
   void modify_fd(int fd, bool also_writable) override {
     epoll_event event = interest(fd, also_writable);
@@ -102,9 +101,16 @@ class RealWaiter : public Waiter {
     ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, &event);
   }
   int event_fd() const override { return bell_.get(); }
-  int poll_fd() const override { return epoll_.get(); }
+  int poll_fd() const override { return epoll_.get(); }  // -1: blind
 
  private:
+  Status watch(int fd, bool also_writable) {
+    epoll_event event = interest(fd, also_writable);
+    if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) {
+      return system_error(errno, "epoll_ctl(add)");
+    }
+    return ok_status();
+  }
   static epoll_event interest(int fd, bool also_writable) {
     epoll_event event{};
     event.events = EPOLLIN | (also_writable ? EPOLLOUT : 0U);
@@ -163,6 +169,9 @@ class RealEnv : public Env {
       polled = many.data();
     }
     for (size_t i = 0; i < waiters.size(); ++i) polled[i] = {waiters[i]->poll_fd(), POLLIN, 0};
+    for (size_t i = 0; i < waiters.size(); ++i) {
+      if (polled[i].fd < 0) deadline_ns = std::min(deadline_ns, now_ns() + kBlindNs);
+    }
     timespec timeout{};
     timespec* limit = nullptr;
     if (deadline_ns != kNeverNs) {

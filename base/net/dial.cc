@@ -78,8 +78,14 @@ void Dial::start(const HostIdentity& ours, const EndpointAddress& peer) {
     return finish(error(Code::kSystemError, "{} {}", peer_name(), what), false);
   }
   deadline_ = loop_.add_timer(plan_.deadline_ns, [this] { timed_out(); });
+  // Chosen before the first is tried: a unix socket that fails at once (no descriptor left) lets go
+  // of those held, and tries them itself.
+  std::vector<size_t> first;
   for (size_t i = 0; i < probes_.size(); i++) {
-    if (!probes_[i].held) try_probe(i);
+    if (!probes_[i].held) first.push_back(i);
+  }
+  for (const size_t i : first) {
+    try_probe(i);
     if (finished_) return;
   }
 }
@@ -161,6 +167,7 @@ void Dial::failed(size_t index, const Status& status) {
   // Doubling, and a random part, so that thousands of ranks do not knock in step.
   const int64_t backoff_ns = kFirstBackoffNs << std::min(probe.failures++, kMaxDoublings);
   const int64_t jitter_ns = randombytes_uniform(static_cast<uint32_t>(backoff_ns));
+  loop_.remove(probe.retry);  // never two of one probe: the second would outlive the dial
   probe.retry = loop_.add_timer(monotonic_ns() + backoff_ns / 2 + jitter_ns,
                                 [this, index] { try_probe(index); });
   if (probe.is_unix) {

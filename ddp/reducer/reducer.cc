@@ -110,6 +110,7 @@ Status Reducer::begin_backward(bool sync) {
   statistics_.begin_backward();
   marks_.begin(never_used_);
   if (!sync) return {};
+  hook_now_ = hook_;
   launcher_.begin(hook_, hook_arg_);
   for (size_t i = 0; i < never_used_.size(); i++) {
     if (never_used_[i] != 0) DDP_TRY(contribute(static_cast<int>(i)));
@@ -153,7 +154,7 @@ Status Reducer::contribute(int index) {
   if (stays_in_place()) {
     // Only the count of what is ready goes on.
   } else if (used_.used_here(index)) {
-    if (hook_ == nullptr && ranks_ > 1 && is_divided_before_sum(of.type)) {
+    if (hook_now_ == nullptr && ranks_ > 1 && is_divided_before_sum(of.type)) {
       scale(to, from, of.count, of.type, 1.0 / ranks_);
     } else if (from != to && of.count != 0) {
       std::memcpy(to, from, of.bytes());

@@ -65,7 +65,7 @@ class Reducer {
   void give_up();
   bool sends_map() const;
   // One rank's average is its gradient: nothing has to go through the buckets.
-  bool stays_in_place() const { return ranks_ == 1 && hook_ == nullptr && !settings_.bucket_views; }
+  bool stays_in_place() const { return ranks_ == 1 && hook_now_ == nullptr && !settings_.bucket_views; }
 
   const uniComm_t comm_;
   std::vector<Parameter> parameters_;
@@ -77,8 +77,9 @@ class Reducer {
   Phase phase_ = Phase::kIdle;
   bool sync_ = true;
   bool rebuilt_ = false;
-  uniBucketHook_t hook_;
+  uniBucketHook_t hook_;  // Of the next iteration.
   void* hook_arg_;
+  uniBucketHook_t hook_now_ = nullptr;  // Of this one.
   std::vector<uint8_t> never_used_;    // Of the static graph, once it is known.
   std::vector<int32_t> ready_order_;   // Of the last iteration; empty before.
   std::vector<int32_t> agreed_order_;  // Rank 0's.
