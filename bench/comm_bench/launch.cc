@@ -84,7 +84,7 @@ int run_local(const Options& options, const Body& body) {
       prctl(PR_SET_PDEATHSIG, SIGKILL);
       if (getppid() != parent) _exit(3);  // the parent died before prctl
       pin(cores, rank);
-      const int status = run_child(options, body, rank, id_pipe, shared);
+      const int status = flushed(run_child(options, body, rank, id_pipe, shared));
       fflush(nullptr);
       _exit(status);
     }
@@ -121,6 +121,14 @@ uniConfig_t make_config(const Options& options) {
 
 void pin_to_core(int rank) {
   pin(allowed_cores(), rank);
+}
+
+int flushed(int status) {
+  errno = 0;
+  if (fflush(stdout) == 0 && ferror(stdout) == 0) return status;
+  fprintf(stderr, "comm-bench: standard output: %s\n",
+          errno != 0 ? strerror(errno) : "cannot be written");
+  return 3;
 }
 
 void must(uniResult_t result, const char* what, uniComm_t comm) {

@@ -25,6 +25,9 @@ uniConfig_t make_config(const Options& options);
 // Puts this process onto core rank % cores, of those that it may use.
 void pin_to_core(int rank);
 
+// The exit status of this process: `status`, or 3, with a message, if stdout could not be written.
+int flushed(int status);
+
 // Prints what the library says and ends this process with status 3, if result is not success.
 void must(uniResult_t result, const char* what, uniComm_t comm = nullptr);
 

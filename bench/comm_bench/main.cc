@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <memory>
+#include <string>
 
 #include "bench/comm_bench/bounds.h"
 #include "bench/comm_bench/compare.h"
@@ -99,20 +100,31 @@ class Run {
   uniStream_t stream_ = nullptr;
 };
 
+// A rank's whole run; the exit status.
+int run_rank(const Options& options, const Ranks& ranks, const Shared& shared) {
+  // Under a launcher only now is it known how many there are; each rank finds the same.
+  if (const std::string problem = root_problem(options, ranks.ranks); !problem.empty()) {
+    if (ranks.rank == 0) fprintf(stderr, "comm-bench: -r: %s\n", problem.c_str());
+    ranks.barrier();  // a launcher ends the others at the first status that is not 0
+    return 2;
+  }
+  if (options.work == Work::kPingPong) return ping_pong(options, ranks);
+  if (options.race) return race(options, ranks, shared);
+  return Run(options, ranks, shared).all();
+}
+
+int run(const Options& options, int argc, char** argv) {
+  if (!options.compare.empty()) return compare_files(options.compare[0], options.compare[1]);
+  if (!options.versus_peer.empty()) return run_versus_rank(options);
+  if (!options.versus.empty()) return run_versus(options, argc, argv);
+  return launch(options, [&](uniComm_t comm, int rank, int ranks, const Shared& shared) {
+    return run_rank(options, {comm, rank, ranks}, shared);
+  });
+}
+
 }  // namespace
 }  // namespace bench
 
 int main(int argc, char** argv) {
-  const bench::Options options = bench::parse_options(argc, argv);
-  if (!options.compare.empty()) return bench::compare_files(options.compare[0], options.compare[1]);
-  if (!options.versus_peer.empty()) return bench::run_versus_rank(options);
-  if (!options.versus.empty()) return bench::run_versus(options, argc, argv);
-  return bench::launch(options,
-                       [&](uniComm_t comm, int rank, int ranks, const bench::Shared& shared) {
-                         const bench::Ranks all{comm, rank, ranks};
-                         if (options.work == bench::Work::kPingPong)
-                           return bench::ping_pong(options, all);
-                         if (options.race) return bench::race(options, all, shared);
-                         return bench::Run(options, all, shared).all();
-                       });
+  return bench::flushed(bench::run(bench::parse_options(argc, argv), argc, argv));
 }

@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <climits>
 #include <cstdlib>
 
 namespace bench {
@@ -25,14 +26,16 @@ constexpr WorkRow kWorks[] = {
     {Work::kPingPong, "pingpong"},
 };
 
+constexpr double kMostBytes = 0x1p62;  // sums of two sizes are sizes
+
 // "64M" in binary units, as nccl-tests reads it.
-size_t parse_size(const std::string& text) {
+size_t parse_size(const std::string& text, const char* flag) {
   size_t used = 0;
   double value = 0;
   try {
     value = std::stod(text, &used);
   } catch (const std::exception&) {
-    throw CLI::ValidationError("size", "'" + text + "' is not a size");
+    throw CLI::ValidationError(flag, "'" + text + "' is not a size");
   }
   const std::string unit = text.substr(used);
   size_t scale = 0;
@@ -40,8 +43,11 @@ size_t parse_size(const std::string& text) {
   if (unit == "K" || unit == "k") scale = size_t{1} << 10;
   if (unit == "M" || unit == "m") scale = size_t{1} << 20;
   if (unit == "G" || unit == "g") scale = size_t{1} << 30;
-  if (scale == 0 || value < 0) throw CLI::ValidationError("size", "'" + text + "' is not a size");
-  return static_cast<size_t>(value * static_cast<double>(scale));
+  // NaN is neither over nor under anything.
+  if (scale == 0 || !(value >= 0)) throw CLI::ValidationError(flag, "'" + text + "' is not a size");
+  const double bytes = value * static_cast<double>(scale);
+  if (bytes >= kMostBytes) throw CLI::ValidationError(flag, "'" + text + "' is too large a size");
+  return static_cast<size_t>(bytes);
 }
 
 template <class Row>
@@ -70,21 +76,26 @@ void add_nccl_flags(CLI::App& app, Options& o, Words& words) {
   app.add_option("-f,--stepfactor", o.factor, "factor between sizes; over 1 it replaces the step");
   app.add_option("-n,--iters", o.iterations, "timed calls a batch (20)")
       ->check(CLI::PositiveNumber);
-  app.add_option("-w,--warmup_iters", o.warmup, "calls before timing (5)");
+  app.add_option("-w,--warmup_iters", o.warmup, "calls before timing (5)")
+      ->check(CLI::NonNegativeNumber);
   app.add_option("-o,--op", words.op, "sum prod min max avg band bor bxor, or all (sum)");
   app.add_option("-d,--datatype", words.type,
                  "float half bfloat16 double int8 ..., or all (float)");
-  app.add_option("-r,--root", o.root, "root rank (0)");
-  app.add_option("-c,--check", o.check, "check results: 0 or 1 (1)");
+  app.add_option("-r,--root", o.root, "root rank; -1: every rank in turn (0)")
+      ->check(CLI::Range(-1, INT_MAX).description(""));
+  app.add_option("-c,--check", o.check, "check results: 0 or 1 (1)")->check(CLI::Range(0, 1));
   app.add_option("-a,--average", o.average,
                  "time over ranks: 0 rank 0, 1 average, 2 min, 3 max (1)")
       ->check(CLI::Range(0, 3));
   app.add_option_function<int>(
-      "-z,--blocking", [&o](int on) { o.barrier_each = on != 0; },
-      "1: a barrier after each call, within the timing (0)");
+         "-z,--blocking", [&o](int on) { o.barrier_each = on != 0; },
+         "1: a barrier after each call, within the timing (0)")
+      ->check(CLI::Range(0, 1));
   app.add_option("-J,--json", o.json_file, "also write the results to this file");
   app.add_flag("-I,--per_iteration", o.per_iteration, "show min, max, p99 and cv of single calls");
-  app.add_option("-T,--timeout", o.timeout_s, "seconds for each operation");
+  app.add_option("-T,--timeout", o.timeout_s,
+                 "seconds for each operation (0: the library's default)")
+      ->check(CLI::NonNegativeNumber);
 }
 
 void add_own_flags(CLI::App& app, Options& o, Words& words) {
@@ -159,14 +170,19 @@ bool has_root(Work work) {
          work == Work::kScatter;
 }
 
+std::string root_problem(const Options& o, int ranks) {
+  if (!has_root(o.work) || o.root < ranks) return "";
+  return std::to_string(o.root) + " is no rank: they are 0 to " + std::to_string(ranks - 1);
+}
+
 namespace {
 
 void set_sizes(Options& o, const Words& words) {
   const bool pairs = o.work_name == "pingpong";
   const char* const first = pairs ? "8" : "32M";
-  o.begin_bytes = parse_size(words.begin.empty() ? first : words.begin);
+  o.begin_bytes = parse_size(words.begin.empty() ? first : words.begin, "-b");
   if (!words.end.empty()) {
-    o.end_bytes = parse_size(words.end);
+    o.end_bytes = parse_size(words.end, "-e");
   } else {
     o.end_bytes = pairs ? std::max<size_t>(o.begin_bytes, 4u << 20) : o.begin_bytes;
   }
@@ -190,7 +206,12 @@ Options parse_options(int argc, char** argv) {
   try {
     app.parse(argc, argv);
     if (o.work_name.empty() && o.compare.empty()) throw CLI::RequiredError("collective");
+    for (const WorkRow& row : kWorks) {
+      if (o.work_name == row.name) o.work = row.work;
+    }
     set_sizes(o, words);
+    if (o.ranks > 0 && !root_problem(o, o.ranks).empty())
+      throw CLI::ValidationError("-r", root_problem(o, o.ranks));
     if (!o.versus.empty() && o.ranks < 1) throw CLI::ValidationError("--versus", "needs --ranks N");
     if (!o.versus.empty() && (o.work_name == "pingpong" || !o.report_file.empty()))
       throw CLI::ValidationError("--versus", "goes neither with pingpong nor with --report");
@@ -199,16 +220,13 @@ Options parse_options(int argc, char** argv) {
       throw CLI::ValidationError("--race",
                                  "goes with private buffers, and neither with pingpong, "
                                  "sendrecv, --versus, --report nor --algorithm");
-    o.step_bytes = parse_size(words.step);
+    o.step_bytes = parse_size(words.step, "-i");
     o.types = pick(type_rows(), words.type, "-d");
     o.ops = pick(op_rows(), words.op, "-o");
     if (o.end_bytes < o.begin_bytes) throw CLI::ValidationError("-e", "is smaller than -b");
     if (o.factor <= 1 && o.step_bytes == 0) throw CLI::ValidationError("-i", "must be over 0");
   } catch (const CLI::ParseError& e) {
     std::exit(app.exit(e) == 0 ? 0 : 2);
-  }
-  for (const WorkRow& row : kWorks) {
-    if (o.work_name == row.name) o.work = row.work;
   }
   for (int i = 1; i < argc; i++) o.flags += std::string(i > 1 ? " " : "") + argv[i];
   if (!has_op(o.work)) o.ops = {{uniSum, "none"}};

@@ -67,5 +67,7 @@ Options parse_options(int argc, char** argv);
 std::vector<size_t> sizes_to_run(const Options& options);
 bool has_op(Work work);
 bool has_root(Work work);
+// "" or why -r cannot be with so many ranks.
+std::string root_problem(const Options& options, int ranks);
 
 }  // namespace bench

@@ -5,9 +5,11 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -192,6 +194,11 @@ class Bench {
   uniReducer_t reducer_ = nullptr;
 };
 
+// NaN is within every range of CLI11.
+std::string finite(const std::string& text) {
+  return std::isfinite(std::strtod(text.c_str(), nullptr)) ? "" : "'" + text + "' is not finite";
+}
+
 Options parse(int argc, char** argv) {
   Options o;
   CLI::App app{
@@ -212,6 +219,7 @@ Options parse(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--bucket-mib", o.bucket_mib, "bucket size")
       ->check(CLI::Range(0.001, 65536.0))
+      ->check(finite)
       ->capture_default_str();
   app.add_flag("--bucket-views", o.views, "gradients live in their buckets");
   app.add_option("--hook", o.hook, "compression")
@@ -270,6 +278,10 @@ int run(const Options& options) {
     file << Json{{"hook", options.hook}, {"bucket_views", options.views}, {"results", all}}.dump(1)
          << "\n";
     if (!file.flush()) fail(options.json_file + ": cannot be written");
+  }
+  errno = 0;
+  if (fflush(stdout) != 0 || ferror(stdout) != 0) {
+    fail(std::string("standard output: ") + (errno != 0 ? strerror(errno) : "cannot be written"));
   }
   return wrong == 0 ? 0 : 1;
 }

@@ -1,7 +1,10 @@
 #include "ddp/bench/model.h"
 
+#include <charconv>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <system_error>
 
 namespace ddp_bench {
 namespace {
@@ -70,7 +73,28 @@ Model gpt2() {
   return model;
 }
 
+// Appends the dimension that `word` says. "" or what is wrong with it. *elements: of the shape so
+// far.
+std::string add_dim(const std::string& word, size_t* elements, Shape* shape) {
+  long long dim = 0;
+  const char* const end = word.data() + word.size();
+  const auto [stop, code] = std::from_chars(word.data(), end, dim);
+  if (code == std::errc::invalid_argument || stop != end) return "is not 'name dim dim ...'";
+  if (code != std::errc() || dim < 1 ||
+      static_cast<unsigned long long>(dim) > (size_t{1} << 32) / *elements) {
+    return "dimension " + word + " (each is at least 1, their product at most 2^32)";
+  }
+  shape->dims.push_back(static_cast<size_t>(dim));
+  *elements *= static_cast<size_t>(dim);
+  return "";
+}
+
 Model from_file(const std::string& path, std::string* problem) {
+  std::error_code none;
+  if (std::filesystem::is_directory(path, none)) {
+    *problem = path + ": is a folder";
+    return {};
+  }
   std::ifstream file(path);
   if (!file) {
     *problem = path + ": is neither resnet50 nor gpt2 nor a file that can be read";
@@ -83,20 +107,20 @@ Model from_file(const std::string& path, std::string* problem) {
     Shape shape;
     if (!(words >> shape.name)) continue;
     size_t elements = 1;
-    for (long long dim = 0; words >> dim;) {
-      if (dim < 1 || static_cast<unsigned long long>(dim) > (size_t{1} << 32) / elements) {
-        *problem = path + ":" + std::to_string(number) + ": dimension " + std::to_string(dim) +
-                   " (each is at least 1, their product at most 2^32)";
-        return {};
-      }
-      shape.dims.push_back(static_cast<size_t>(dim));
-      elements *= static_cast<size_t>(dim);
+    std::string wrong;
+    for (std::string word; wrong.empty() && words >> word;) {
+      wrong = add_dim(word, &elements, &shape);
     }
-    if (!words.eof() || shape.dims.empty()) {
-      *problem = path + ":" + std::to_string(number) + ": is not 'name dim dim ...'";
+    if (wrong.empty() && shape.dims.empty()) wrong = "is not 'name dim dim ...'";
+    if (!wrong.empty()) {
+      *problem = path + ":" + std::to_string(number) + ": " + wrong;
       return {};
     }
     model.push_back(std::move(shape));
+  }
+  if (file.bad()) {
+    *problem = path + ": cannot be read";
+    return {};
   }
   if (model.empty()) *problem = path + ": holds no parameter";
   return model;

@@ -65,7 +65,9 @@ class Reducer {
   void give_up();
   bool sends_map() const;
   // One rank's average is its gradient: nothing has to go through the buckets.
-  bool stays_in_place() const { return ranks_ == 1 && hook_now_ == nullptr && !settings_.bucket_views; }
+  bool stays_in_place() const {
+    return ranks_ == 1 && hook_now_ == nullptr && !settings_.bucket_views;
+  }
 
   const uniComm_t comm_;
   std::vector<Parameter> parameters_;
@@ -80,9 +82,9 @@ class Reducer {
   uniBucketHook_t hook_;  // Of the next iteration.
   void* hook_arg_;
   uniBucketHook_t hook_now_ = nullptr;  // Of this one.
-  std::vector<uint8_t> never_used_;    // Of the static graph, once it is known.
-  std::vector<int32_t> ready_order_;   // Of the last iteration; empty before.
-  std::vector<int32_t> agreed_order_;  // Rank 0's.
+  std::vector<uint8_t> never_used_;     // Of the static graph, once it is known.
+  std::vector<int32_t> ready_order_;    // Of the last iteration; empty before.
+  std::vector<int32_t> agreed_order_;   // Rank 0's.
 
   Layout layout_;
   Marks marks_;

@@ -29,6 +29,51 @@ def compare(folder, new, kept):
     return subprocess.run(words, capture_output=True, text=True)
 
 
+def gate(*words):
+    return subprocess.run([sys.executable, GATE, *words], capture_output=True, text=True)
+
+
+def check_what_cannot_be_compared(folder):
+    """One line that names the file, and not the status of a row that has become slower."""
+    good, bad, no_folder = (os.path.join(folder, name) for name in ("good.json", "bad.json", "none"))
+    with open(good, "w", encoding="utf-8") as file:
+        json.dump({"results": [row(8, 2.0)]}, file)
+
+    def refused(path, words, *arguments):
+        done = gate(*arguments)
+        assert done.returncode == 2 and done.stderr.count("\n") == 1, (words, done)
+        assert done.stderr.startswith(f"bench-gate: {path}: ") and words in done.stderr, (words, done)
+
+    def refused_both_ways(path, words):
+        refused(path, words, "--new", path, "--against", path)
+        refused(path, words, "--new", good, "--against", path)
+
+    refused_both_ways(no_folder, "No such file")
+    refused_both_ways(folder, "Is a directory")
+    no_text, no_number = row(8, 2.0), row(8, 2.0)
+    no_text["versus"]["quick"]["in_place"]["ratio"] = "fast"
+    no_number["versus"]["slow"]["out_of_place"]["ratio"] = float("nan")
+    no_flag = row(8, 2.0)
+    del no_flag["versus"]["cannot"]["flag"]
+    for content, words in ((b"\xff\xfe\x00", "is not JSON"), (b"{", "is not JSON"), (b"", "is not JSON"), ({}, "no 'results'"),
+                           ([], "no 'results'"), ({"results": 5}, "results is 5"), ({"results": []}, "holds no ratio"),
+                           ({"results": [5]}, "results[0] has no 'size'"),
+                           ({"results": [{"size": 8, "versus": {}}]}, "holds no ratio"),
+                           ({"results": [{"size": 8, "versus": []}]}, "results[0].versus is []"),
+                           ({"results": [{"size": [], "versus": {}}]}, "results[0].size is []"),
+                           ({"results": [{"size": 8, "versus": {"quick": 1}}]}, "results[0].versus.quick has no 'flag'"),
+                           ({"results": [no_text]}, "results[0].versus.quick.in_place.ratio is 'fast'"),
+                           ({"results": [no_number]}, "results[0].versus.slow.out_of_place.ratio is nan"),
+                           ({"results": [no_flag]}, "results[0].versus.cannot has no 'flag'")):
+        with open(bad, "wb") as file:
+            file.write(content if isinstance(content, bytes) else json.dumps(content).encode())
+        refused_both_ways(bad, words)
+    refused(os.path.join(no_folder, "comm-bench"), "No such file", "--programs", no_folder)
+    for words in (("--new", good, "--against", good), ("--new", good), ("--against", good)):
+        done = gate("--keep", *words)
+        assert done.returncode == 2 and "error: --" in done.stderr, done
+
+
 def main():
     kept = [row(size, 2.0) for size in (8, 1024, 65536)]
     with tempfile.TemporaryDirectory() as folder:
@@ -50,8 +95,9 @@ def main():
         assert found.returncode == 1 and "6 rows, 1 slower" in found.stdout, found
         apart = compare(folder, [row(4, 2.0)], kept)
         assert apart.returncode == 2 and "no row in common" in apart.stderr, apart
-        half = subprocess.run([sys.executable, GATE, "--new", "x"], capture_output=True, text=True)
+        half = gate("--new", "x")
         assert half.returncode == 2 and "go together" in half.stderr, half
+        check_what_cannot_be_compared(folder)
     print("ok")
 
 

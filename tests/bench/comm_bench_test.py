@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""comm-bench as its users run it. Usage: comm_bench_test.py COMM_BENCH report|pingpong|compare|race [--with-plots]"""
+"""comm-bench as its users run it. Usage: comm_bench_test.py COMM_BENCH report|pingpong|compare|race|refusals [--with-plots]"""
 import html.parser
 import json
 import os
@@ -44,10 +44,11 @@ class Page(html.parser.HTMLParser):
         return found[0]
 
 
-def run(*arguments, status=0):
+def run(*arguments, status=0, stdout=subprocess.PIPE, **more):
     # Alone: no launcher's variables, no settings of the caller.
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("UNISONO_", "RANK", "WORLD"))}
-    done = subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, env=environment, check=False)
+    done = subprocess.run([PROGRAM, *arguments], stdout=stdout, stderr=subprocess.PIPE, text=True, env=environment | more,
+                          check=False)
     assert done.returncode == status, (arguments, done.returncode, done.stdout, done.stderr)
     return done
 
@@ -164,6 +165,31 @@ def test_compare(folder):
     run(status=2)
 
 
+def test_refusals(_):
+    for flag, name, values in (("-b", "-b", ("99999999999999999999", str(2**64), str(2**64 - 1), "9e9G", "nan", "inf", "x", "-1")),
+                               ("-e", "-e", ("x",)), ("-i", "-i", ("x",)), ("-r", "--root", ("-2", "x")),
+                               ("-w", "--warmup_iters", ("-1",)), ("-c", "--check", ("5", "-1")), ("-z", "--blocking", ("7", "-1")),
+                               ("-T", "--timeout", ("-1",))):
+        for value in values:
+            refused = run("all_reduce", "--ranks", "1", "-n", "1", flag, value, status=2)
+            assert refused.stderr.startswith(name + ": ") and refused.stdout == "", (flag, value, refused)
+    quick = ("-b", "8", "-n", "1", "-w", "0", "--batches", "1")
+    refused = run("broadcast", "--ranks", "2", "-r", "5", *quick, status=2)
+    assert "-r: 5 is no rank: they are 0 to 1" in refused.stderr and refused.stdout == "", refused
+    # Under a launcher the ranks find it.
+    refused = run("broadcast", "-r", "5", *quick, status=2, RANK="0", WORLD_SIZE="1")
+    assert refused.stderr == "comm-bench: -r: 5 is no rank: they are 0 to 0\n" and refused.stdout == "", refused
+    run("all_reduce", "--ranks", "1", "-r", "5", *quick)  # it has no root
+    every = run("broadcast", "--ranks", "2", "-r", "-1", "-T", "0", *quick)
+    rows = [line.split() for line in every.stdout.splitlines() if not line.startswith("#")]
+    assert [row[4] for row in rows] == ["0", "1"], every.stdout
+    with open("/dev/full", "w", encoding="ascii") as full:
+        for words in (("all_reduce", "--ranks", "2", *quick), ("all_reduce", *quick), ("pingpong", "--ranks", "2", *quick)):
+            done = run(*words, status=3, stdout=full)
+            assert done.stderr.startswith("comm-bench: standard output: ") and done.stderr.count("\n") == 1, done
+
+
 with tempfile.TemporaryDirectory() as scratch:
-    {"report": test_report, "pingpong": test_pingpong, "compare": test_compare, "race": test_race}[PART](scratch)
+    {"report": test_report, "pingpong": test_pingpong, "compare": test_compare, "race": test_race,
+     "refusals": test_refusals}[PART](scratch)
 print(f"{PART}: passed")

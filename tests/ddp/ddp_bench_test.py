@@ -17,10 +17,13 @@ scale 1
 ELEMENTS = 32 * 75 + 32 + 64 * 800 + 10 * 64 + 1
 
 
+def environment():
+    return {key: value for key, value in os.environ.items() if not key.startswith(("UNISONO_", "RANK", "WORLD"))}
+
+
 def run(folder, ranks, *words, status=0):
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("UNISONO_")}
     done = subprocess.run([UNI_RUN, "-n", str(ranks), BENCH, *words], capture_output=True, text=True, cwd=folder,
-                          env=environment, check=False)
+                          env=environment(), check=False)
     assert done.returncode == status, (words, done.returncode, done.stdout, done.stderr)
     return done
 
@@ -44,10 +47,20 @@ with tempfile.TemporaryDirectory() as scratch:
     for hook in ("fp16", "bf16"):
         assert measure(scratch, 2, "--hook", hook)["wire_bytes"] == 2 * ELEMENTS
     assert measure(scratch, 2, "--bucket-mib", "0.002")["buckets"] == 3
-    for line, word in (("a 2 0", "dimension 0"), ("a two", "name dim"), ("a", "name dim"), ("a 4294967296 2", "2^32"), ("#", "holds no")):
+    for line, word in (("a 2 0", "dimension 0"), ("a two", "name dim"), ("a", "name dim"), ("a 4294967296 2", "2^32"), ("#", "holds no"),
+                       ("w 4 99999999999999999999999", "bad.txt:1: dimension 99999999999999999999999 "),
+                       ("w 4 -99999999999999999999999", "bad.txt:1: dimension -99999999999999999999999 "),
+                       ("w 4 -", "bad.txt:1: is not 'name dim"), ("w 4 +", "bad.txt:1: is not 'name dim"),
+                       ("w 4 5x", "bad.txt:1: is not 'name dim"), ("a 1\nb 4 -1", "bad.txt:2: dimension -1 ")):
         with open(os.path.join(scratch, "bad.txt"), "w", encoding="utf-8") as text:
             text.write(line + "\n")
         assert word in run(scratch, 1, "--model", "bad.txt", status=3).stderr, line
     assert "neither resnet50 nor gpt2" in run(scratch, 1, "--model", "none.txt", status=3).stderr
+    assert f"{scratch}: is a folder" in run(scratch, 1, "--model", scratch, status=3).stderr
     assert "--hook" in run(scratch, 1, "--hook", "zip", status=2).stderr
+    assert "--bucket-mib" in run(scratch, 1, "--bucket-mib", "nan", status=2).stderr
+    with open("/dev/full", "w", encoding="ascii") as full:
+        done = subprocess.run([BENCH, "--model", "small.txt", "--batch", "1", "--steps", "1", "--warmup", "1"], stdout=full,
+                              stderr=subprocess.PIPE, text=True, cwd=scratch, env=environment(), check=False)
+        assert done.returncode == 3 and done.stderr.startswith("ddp-bench: standard output: "), done
 print("passed")

@@ -6,6 +6,7 @@ Usage: digits_test.py DDP_DIGITS UNI_RUN [unittest's arguments]
 
 import os
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -229,6 +230,9 @@ class DigitsTest(unittest.TestCase):
         self.assert_refused("--dp: is for one process; this job has 2", 2, "--dp", 2)
         self.assert_refused("--hook", 1, "--hook", "fp17", status=2)
         self.assert_refused("excludes", 1, "--dp", 2, "--bucket-views", status=2)
+        for flag in ("--lr", "--momentum"):
+            for number in ("nan", "inf"):
+                self.assert_refused(flag, 1, flag, number, status=2)
         data = self.path("data.csv")
         good = ",".join(["16"] * 64) + ",9\n"
         for bad in (good.replace("16", "17", 1), good.replace(",9", ",10"), good.replace("16,", "", 1), good.replace("9", ""),
@@ -239,6 +243,32 @@ class DigitsTest(unittest.TestCase):
         with open(data, "w", encoding="ascii") as out:
             out.write(good)
         self.assert_refused("has less than 5 images", 1, "--data", data)
+
+    def test_a_full_disk_is_said_in_words(self):
+        short = ("--epochs", 1, "--hidden", 8)
+        for flag in ("--losses", "--plot"):
+            self.assert_refused(f"ddp-digits: {flag}: /dev/full: No space left on device\n", 1, *short, flag, "/dev/full")
+        checkpoint = self.path("full")
+        os.symlink("/dev/full", checkpoint + ".new")
+        self.assert_refused(f"--checkpoint: {checkpoint}.new: write: No space left on device", 1, *short, "--checkpoint", checkpoint)
+        self.assertEqual([name for name in os.listdir(self.folder) if name.startswith("full")], [])
+        with open("/dev/full", "w", encoding="ascii") as full:
+            for more in ((), ("--dp", 2)):
+                done = subprocess.run(command(1, *short, *more), stdout=full, stderr=subprocess.PIPE, text=True,
+                                      env=environment(), check=False)
+                self.assertEqual((done.returncode, done.stderr), (3, "ddp-digits: standard output: No space left on device\n"))
+
+    def test_a_model_that_memory_does_not_hold_is_refused_in_words(self):
+        def limited(*arguments):
+            limit = lambda: resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
+            return subprocess.run(command(1, *arguments), capture_output=True, text=True, env=environment(), check=False,
+                                  preexec_fn=limit)
+        if limited("--help").returncode != 0:
+            self.skipTest("a sanitizer needs more address space")
+        for more in ((), ("--dp", 2)):
+            done = limited("--hidden", 65536, 65536, *more)
+            self.assertEqual(done.returncode, 1, done.stderr)
+            self.assertIn("ddp-digits: not enough memory for --hidden 65536 65536\n", done.stderr)
 
     def test_the_rank_that_dies_is_named_by_its_peers_and_nobody_hangs(self):
         """Without uni-run, which would end the other rank before it can say so."""

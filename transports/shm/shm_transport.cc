@@ -83,6 +83,7 @@ class ShmTransport final : public Transport {
   bool is_peer(int32_t rank) const {
     return rank >= 0 && rank < context_.ranks && rank != context_.rank;
   }
+  void decline(std::span<const int32_t> candidates);
   Status check_channel(const ChannelKey& key, const ChannelShape& shape, int32_t other) const;
   bool take_news();
 
@@ -113,7 +114,8 @@ Status ShmTransport::connect(std::span<const std::string> addresses) {
   if (candidates.empty()) return ok_status();
   auto own = Segment::create(context_.rank, *context_.env);
   if (!own.ok()) {
-    log_debug("rank {}: no shared memory: {}", context_.rank, own.status().message());
+    log_warn("rank {}: no shared memory: {}", context_.rank, own.status().message());
+    decline(candidates);
     return ok_status();  // other transports can do it
   }
   own_ = std::move(*own);
@@ -125,6 +127,16 @@ Status ShmTransport::connect(std::span<const std::string> addresses) {
   links_ = std::make_shared<Links>(context_, own_, membarrier_, &peers_, &status_);
   links_->start(std::move(candidates));
   return ok_status();
+}
+
+// Ends every link before its first word: the others wait for this rank, or will dial it.
+void ShmTransport::decline(std::span<const int32_t> candidates) {
+  context_.endpoint->on_accept(net::Purpose::kShm, [](int32_t, net::Fd, bool) {});
+  for (const int32_t rank : candidates) {
+    if (rank > context_.rank) continue;  // the higher rank dials
+    context_.endpoint->dial(rank, net::Purpose::kShm, net::Via::kUnixOnly,
+                            context_.env->now_ns() + kLinkNs, [](Result<net::Fd>, bool) {});
+  }
 }
 
 bool ShmTransport::ready() const {

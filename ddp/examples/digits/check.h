@@ -2,8 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <string>
 #include <utility>
 
 #include "unisono/unisono.h"
@@ -15,8 +18,26 @@ namespace digits {
 template <class... Args>
 [[noreturn]] void fail(fmt::format_string<Args...> words, Args&&... args) {
   std::fflush(stdout);
-  fmt::print(stderr, "ddp-digits: {}\n", fmt::format(words, std::forward<Args>(args)...));
+  // Nor is fmt::print used: it throws where it cannot write.
+  const std::string text = fmt::format(words, std::forward<Args>(args)...);
+  std::fprintf(stderr, "ddp-digits: %s\n", text.c_str());
   std::_Exit(1);
+}
+
+// To stdout. A full disk is found at the end, by said_all.
+template <class... Args>
+void say(fmt::format_string<Args...> words, Args&&... args) {
+  const std::string text = fmt::format(words, std::forward<Args>(args)...);
+  (void)std::fwrite(text.data(), 1, text.size(), stdout);
+}
+
+// Whether all that this process has said was written; else says so on stderr.
+inline bool said_all() {
+  errno = 0;
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return true;
+  std::fprintf(stderr, "ddp-digits: standard output: %s\n",
+               errno != 0 ? std::strerror(errno) : "cannot be written");
+  return false;
 }
 
 // Of a call of the library that this thread has just made.

@@ -168,13 +168,17 @@ std::string write_checkpoint(const std::string& file, const Progress& progress,
   put(&bytes, fnv1a(bytes));
 
   const std::string beside = file + ".new";
+  const auto given_up = [&beside](const std::string& problem) {
+    (void)unlink(beside.c_str());
+    return problem;
+  };
   {
     const Descriptor out(beside, O_WRONLY | O_CREAT | O_TRUNC);
     if (out.get() < 0) return failed(beside, "open");
-    if (!write_all(out.get(), bytes)) return failed(beside, "write");
-    if (fsync(out.get()) != 0) return failed(beside, "fsync");
+    if (!write_all(out.get(), bytes)) return given_up(failed(beside, "write"));
+    if (fsync(out.get()) != 0) return given_up(failed(beside, "fsync"));
   }
-  if (rename(beside.c_str(), file.c_str()) != 0) return failed(file, "rename");
+  if (rename(beside.c_str(), file.c_str()) != 0) return given_up(failed(file, "rename"));
   const size_t slash = file.rfind('/');
   const std::string folder = slash == std::string::npos ? "." : file.substr(0, slash + 1);
   const Descriptor in(folder, O_RDONLY | O_DIRECTORY);

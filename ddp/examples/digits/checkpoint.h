@@ -22,7 +22,8 @@ struct Progress {
 // Numbers of parameters and optimizer, in the order in which they are given.
 using Tensors = std::vector<std::span<std::byte>>;
 
-// "" or what went wrong. Written beside `file`, synced, renamed over it, the folder synced.
+// "" or what went wrong. Written beside `file`, synced, renamed over it, the folder synced;
+// removed again if it fails.
 std::string write_checkpoint(const std::string& file, const Progress& progress,
                              const Tensors& tensors);
 

@@ -102,13 +102,11 @@ void DistributedDataParallel<T>::print_summary() const {
   uniReducerStats_t stats{};
   stats.size = sizeof stats;
   must(uniReducerStats(reducer_, &stats), "uniReducerStats");
-  fmt::print(
-      "reducer: {} parameters in {} buckets, rebuilt {}; bytes a step: gradients {}, wire {}; "
+  say("reducer: {} parameters in {} buckets, rebuilt {}; bytes a step: gradients {}, wire {}; "
       "memory {}\n",
       stats.parameters, stats.buckets, stats.rebuilt, stats.gradient_bytes, stats.wire_bytes,
       stats.memory_bytes);
-  fmt::print(
-      "last step: forward {:.3f} ms, backward {:.3f} ms, communication {:.3f} ms, of which "
+  say("last step: forward {:.3f} ms, backward {:.3f} ms, communication {:.3f} ms, of which "
       "{:.3f} ms behind backward, {:.3f} ms exposed\n",
       stats.forward_us / 1000, stats.backward_us / 1000, stats.communication_us / 1000,
       stats.overlap_us / 1000, stats.exposed_us / 1000);
@@ -139,8 +137,7 @@ class DataParallel : public Exchange<T> {
     return static_cast<double>(global_images);
   }
   void print_summary() const override {
-    fmt::print("DataParallel: {} replicas; parameters broadcast and gradients summed each step\n",
-               ranks_);
+    say("DataParallel: {} replicas; parameters broadcast and gradients summed each step\n", ranks_);
   }
 
  private:

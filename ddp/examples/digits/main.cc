@@ -1,9 +1,14 @@
 // ddp-digits: trains a small network on handwritten digits, as one process, as many (uni-run), or
 // as threads of one. Everything it has to do with other ranks is in exchange.cc and trainer.cc.
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <iterator>
+#include <new>
 #include <string>
 #include <thread>
 #include <vector>
@@ -28,6 +33,18 @@ Split load_data(const Options& options) {
   return data;
 }
 
+const char* memory_words = "";
+
+// Of operator new, so it allocates nothing. Not a catch in main, which would miss the threads of
+// --dp; of those the first one speaks.
+void out_of_memory() {
+  static std::atomic_flag spoken;
+  while (spoken.test_and_set()) pause();
+  std::fflush(stdout);
+  std::fprintf(stderr, "ddp-digits: not enough memory for %s\n", memory_words);
+  std::_Exit(1);
+}
+
 void train(uniComm_t comm, const Options& options, const Split& data) {
   if (options.type == Type::kFloat64) {
     Trainer<double>(comm, options, data).run();
@@ -50,6 +67,9 @@ void train_replicas(const Options& options, const uniConfig_t& config, const Spl
 
 void run(const Options& options) {
   const Split data = load_data(options);
+  const std::string hidden = fmt::format("--hidden {}", fmt::join(options.hidden, " "));
+  memory_words = hidden.c_str();
+  std::set_new_handler(&out_of_memory);
   uniConfig_t config = UNI_CONFIG_INITIALIZER;
   config.name = "ddp-digits";
   config.reproducible = 1;  // A resumed run has other buckets than one that went on; same numbers.
@@ -64,6 +84,7 @@ void run(const Options& options) {
     train(comm, options, data);
   }
   must(uniCommDestroy(comm), "uniCommDestroy");
+  std::set_new_handler(nullptr);
 }
 
 }  // namespace
@@ -74,5 +95,5 @@ int main(int argc, char** argv) {
   const int status = digits::read_options(argc, argv, &options);
   if (status >= 0) return status;
   digits::run(options);
-  return 0;
+  return digits::said_all() ? 0 : 3;
 }

@@ -1,7 +1,10 @@
 #include "ddp/examples/digits/options.h"
 
 #include <CLI/CLI.hpp>
+#include <cmath>
+#include <cstdlib>
 #include <map>
+#include <string>
 
 namespace digits {
 namespace {
@@ -13,6 +16,11 @@ const std::map<std::string, Hook> kHooks = {{"none", Hook::kNone},
                                             {"bf16", Hook::kBfloat16}};
 constexpr int kMostUnits = 65536;
 
+// NaN is within every range of CLI11.
+std::string finite(const std::string& text) {
+  return std::isfinite(std::strtod(text.c_str(), nullptr)) ? "" : "'" + text + "' is not finite";
+}
+
 void add_training(CLI::App* app, Options* o) {
   app->add_option("--type", o->type, "f32 or f64 (f32)")
       ->transform(CLI::CheckedTransformer(kTypes).description(""));
@@ -21,8 +29,12 @@ void add_training(CLI::App* app, Options* o) {
   app->add_option("--epochs", o->epochs, "how many (15)")->check(CLI::Range(1, 1000000));
   app->add_option("--batch", o->batch, "images a step, of all ranks together (48)")
       ->check(CLI::Range(1, 1000000));
-  app->add_option("--lr", o->learning_rate, "learning rate (0.1)")->check(CLI::NonNegativeNumber);
-  app->add_option("--momentum", o->momentum, "of SGD (0.9)")->check(CLI::Range(0.0, 1.0));
+  app->add_option("--lr", o->learning_rate, "learning rate (0.1)")
+      ->check(CLI::NonNegativeNumber)
+      ->check(finite);
+  app->add_option("--momentum", o->momentum, "of SGD (0.9)")
+      ->check(CLI::Range(0.0, 1.0))
+      ->check(finite);
   app->add_option("--seed", o->seed, "of the first parameters and of the order of images (0)");
   app->add_option("--data", o->data_file, "another CSV of 8x8 digits instead of the built-in one")
       ->check(CLI::ExistingFile);

@@ -22,9 +22,9 @@ std::vector<int> layers_of(const Options& options) {
   return layers;
 }
 
-std::FILE* open_for_writing(const std::string& file) {
+std::FILE* open_for_writing(const char* flag, const std::string& file) {
   std::FILE* const out = std::fopen(file.c_str(), "w");
-  if (out == nullptr) fail("{}: {}", file, std::strerror(errno));
+  if (out == nullptr) fail("{}: {}: {}", flag, file, std::strerror(errno));
   return out;
 }
 
@@ -69,7 +69,7 @@ template <class T>
 Trainer<T>::~Trainer() {
   must(uniSamplerDestroy(order_), "uniSamplerDestroy");
   if (losses_file_ != nullptr && std::fclose(losses_file_) != 0) {
-    fail("{}: {}", options_.losses_file, std::strerror(errno));
+    fail("--losses: {}: {}", options_.losses_file, std::strerror(errno));
   }
 }
 
@@ -107,18 +107,18 @@ void Trainer<T>::begin_or_resume() {
   progress_.images = where[1];
   progress_.step = where[2];
   if (loaded == Loaded::kYes) {
-    fmt::print("resumed from {}: epoch {}, step {}\n", options_.checkpoint_file,
-               progress_.epoch + 1, progress_.step);
+    say("resumed from {}: epoch {}, step {}\n", options_.checkpoint_file, progress_.epoch + 1,
+        progress_.step);
   }
 }
 
 template <class T>
 void Trainer<T>::open_losses() {
   if (!first() || options_.losses_file.empty()) return;
-  losses_file_ = open_for_writing(options_.losses_file);
+  losses_file_ = open_for_writing("--losses", options_.losses_file);
   std::setvbuf(losses_file_, nullptr, _IOLBF, 0);  // whole lines, also of a run that is killed
   for (size_t i = 0; i < progress_.losses.size(); i++) {
-    fmt::print(losses_file_, "{} {:.17g}\n", i + 1, progress_.losses[i]);
+    write_loss(i + 1, progress_.losses[i]);
   }
 }
 
@@ -130,7 +130,7 @@ void Trainer<T>::run() {
   while (progress_.epoch < static_cast<uint64_t>(options_.epochs)) {
     train_epoch();
     accuracy = test_accuracy();
-    if (first()) fmt::print("  test accuracy {:.2f} %\n", 100 * accuracy);
+    if (first()) say("  test accuracy {:.2f} %\n", 100 * accuracy);
     std::fflush(stdout);
     progress_.epoch++;
     progress_.images = 0;
@@ -157,8 +157,8 @@ void Trainer<T>::train_epoch() {
   const auto steps = static_cast<double>(progress_.step - begin_step);
   const std::chrono::duration<double, std::milli> passed = Clock::now() - begin;
   if (first() && steps > 0) {
-    fmt::print("epoch {:>3}/{}  step {:>5}  loss {:.4f}  {:.3f} ms a step", progress_.epoch + 1,
-               options_.epochs, progress_.step, sum / steps, passed.count() / steps);
+    say("epoch {:>3}/{}  step {:>5}  loss {:.4f}  {:.3f} ms a step", progress_.epoch + 1,
+        options_.epochs, progress_.step, sum / steps, passed.count() / steps);
   }
 }
 
@@ -199,8 +199,15 @@ void Trainer<T>::update() {
 template <class T>
 void Trainer<T>::record(double loss) {
   progress_.losses.push_back(loss);
-  if (losses_file_ == nullptr) return;
-  fmt::print(losses_file_, "{} {:.17g}\n", progress_.step, loss);
+  if (losses_file_ != nullptr) write_loss(progress_.step, loss);
+}
+
+template <class T>
+void Trainer<T>::write_loss(uint64_t step, double loss) {
+  const auto number = static_cast<unsigned long long>(step);
+  if (std::fprintf(losses_file_, "%llu %.17g\n", number, loss) < 0) {
+    fail("--losses: {}: {}", options_.losses_file, std::strerror(errno));
+  }
 }
 
 template <class T>
@@ -209,7 +216,7 @@ void Trainer<T>::save() {
   const std::string problem =
       write_checkpoint(options_.checkpoint_file, progress_, bytes_of(state()));
   if (!problem.empty()) fail("--checkpoint: {}", problem);
-  fmt::print("checkpoint: step {}\n", progress_.step);
+  say("checkpoint: step {}\n", progress_.step);
   std::fflush(stdout);
 }
 
@@ -238,17 +245,18 @@ template <class T>
 void Trainer<T>::finish(double accuracy) {
   if (!first()) return;
   if (progress_.losses.empty()) fail("no step was made");
-  fmt::print("done: {} steps on {} ranks, loss {:.4f}, test accuracy {:.2f} %\n", progress_.step,
-             ranks_, progress_.losses.back(), 100 * accuracy);
+  say("done: {} steps on {} ranks, loss {:.4f}, test accuracy {:.2f} %\n", progress_.step, ranks_,
+      progress_.losses.back(), 100 * accuracy);
   exchange_->print_summary();
   if (options_.plot_file.empty()) return;
-  std::FILE* const out = open_for_writing(options_.plot_file);
+  std::FILE* const out = open_for_writing("--plot", options_.plot_file);
   const std::string title =
       fmt::format("ddp-digits: {} ranks, batches of {}, test accuracy {:.2f} %", ranks_,
                   options_.batch, 100 * accuracy);
   const std::string picture = loss_plot(progress_.losses, title);
   const bool whole = std::fwrite(picture.data(), 1, picture.size(), out) == picture.size();
-  if (std::fclose(out) != 0 || !whole) fail("{}: {}", options_.plot_file, std::strerror(errno));
+  if (std::fclose(out) != 0 || !whole)
+    fail("--plot: {}: {}", options_.plot_file, std::strerror(errno));
 }
 
 template class Trainer<float>;

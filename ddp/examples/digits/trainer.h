@@ -39,6 +39,7 @@ class Trainer {
   double step();
   void update();
   void record(double loss);
+  void write_loss(uint64_t step, double loss);
   void save();
   double test_accuracy();
   void finish(double accuracy);
