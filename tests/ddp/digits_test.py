@@ -256,7 +256,9 @@ class DigitsTest(unittest.TestCase):
             for more in ((), ("--dp", 2)):
                 done = subprocess.run(command(1, *short, *more), stdout=full, stderr=subprocess.PIPE, text=True,
                                       env=environment(), check=False)
-                self.assertEqual((done.returncode, done.stderr), (3, "ddp-digits: standard output: No space left on device\n"))
+                # libc forgets the reason where an earlier flush has met it.
+                self.assertEqual(done.returncode, 3)
+                self.assertRegex(done.stderr, r"^ddp-digits: standard output: (No space left on device|cannot be written)\n$")
 
     def test_a_model_that_memory_does_not_hold_is_refused_in_words(self):
         def limited(*arguments):
