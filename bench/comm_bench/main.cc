@@ -20,13 +20,6 @@
 namespace bench {
 namespace {
 
-std::string last_algorithm(uniComm_t comm) {
-  uniCommInfo_t info{};
-  info.size = sizeof info;
-  must(uniCommQuery(comm, &info), "uniCommQuery", comm);
-  return info.last_algorithm;
-}
-
 class Run {
  public:
   Run(const Options& options, const Ranks& ranks, const Shared& shared)

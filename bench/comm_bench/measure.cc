@@ -64,6 +64,13 @@ double over_ranks(const std::vector<double>& times, int how) {
 
 }  // namespace
 
+std::string last_algorithm(uniComm_t comm) {
+  uniCommInfo_t info{};
+  info.size = sizeof info;
+  must(uniCommQuery(comm, &info), "uniCommQuery", comm);
+  return info.last_algorithm;
+}
+
 double median(std::vector<double> values) {
   if (values.empty()) return 0;
   std::sort(values.begin(), values.end());

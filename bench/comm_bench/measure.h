@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <vector>
 
 #include "bench/comm_bench/options.h"
@@ -34,7 +35,8 @@ struct Ranks {
 
 Timing time_case(const Options& options, const Ranks& ranks, WorkBuffers& buffers,
                  const WorkBuffers::Case& c, uniStream_t stream);
-double median(std::vector<double> values);  // of an even number the upper one; 0 of none
+std::string last_algorithm(uniComm_t comm);  // of its last collective
+double median(std::vector<double> values);   // of an even number the upper one; 0 of none
 double now_us();
 
 }  // namespace bench

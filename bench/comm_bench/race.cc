@@ -23,13 +23,6 @@ struct Entry {
   std::vector<double> batches;
 };
 
-std::string last_algorithm(uniComm_t comm) {
-  uniCommInfo_t info{};
-  info.size = sizeof info;
-  must(uniCommQuery(comm, &info), "uniCommQuery", comm);
-  return info.last_algorithm;
-}
-
 class Race {
  public:
   Race(const Options& options, const Ranks& ranks, const Shared& shared)

@@ -28,7 +28,7 @@ struct Options {
   size_t batch = 64;
   int steps = 10, warmup = 3;
   double bucket_mib = 25;
-  bool views = false;
+  bool views = false, print_model = false;
   std::string hook = "none", transport, json_file;
 };
 
@@ -221,6 +221,8 @@ Options parse(int argc, char** argv) {
       ->check(CLI::Range(0.001, 65536.0))
       ->check(finite)
       ->capture_default_str();
+  app.add_flag("--print-model", o.print_model,
+               "print the models' shapes, as files that --model reads, and measure nothing");
   app.add_flag("--bucket-views", o.views, "gradients live in their buckets");
   app.add_option("--hook", o.hook, "compression")
       ->check(CLI::IsMember({"none", "fp16", "bf16"}))
@@ -256,6 +258,28 @@ void print_row(const Json& r, const Options& o) {
   fflush(stdout);
 }
 
+void must_be_written() {
+  errno = 0;
+  if (fflush(stdout) != 0 || ferror(stdout) != 0) {
+    fail(std::string("standard output: ") + (errno != 0 ? strerror(errno) : "cannot be written"));
+  }
+}
+
+int print_models(const Options& options) {
+  for (const std::string& name : options.models) {
+    std::string problem;
+    const std::vector<Shape> model = load_model(name, &problem);
+    if (model.empty()) fail(problem);
+    printf("# %s\n", name.c_str());
+    for (const Shape& shape : model) {
+      printf("%s", shape.name.c_str());
+      for (const size_t dim : shape.dims) printf(" %zu", dim);
+      printf("\n");
+    }
+  }
+  return 0;
+}
+
 int run(const Options& options) {
   uniConfig_t config = UNI_CONFIG_INITIALIZER;
   if (!options.transport.empty()) config.transports = options.transport.c_str();
@@ -279,10 +303,6 @@ int run(const Options& options) {
          << "\n";
     if (!file.flush()) fail(options.json_file + ": cannot be written");
   }
-  errno = 0;
-  if (fflush(stdout) != 0 || ferror(stdout) != 0) {
-    fail(std::string("standard output: ") + (errno != 0 ? strerror(errno) : "cannot be written"));
-  }
   return wrong == 0 ? 0 : 1;
 }
 
@@ -290,5 +310,9 @@ int run(const Options& options) {
 }  // namespace ddp_bench
 
 int main(int argc, char** argv) {
-  return ddp_bench::run(ddp_bench::parse(argc, argv));
+  const ddp_bench::Options options = ddp_bench::parse(argc, argv);
+  const int status =
+      options.print_model ? ddp_bench::print_models(options) : ddp_bench::run(options);
+  ddp_bench::must_be_written();
+  return status;
 }

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """PyTorch's DistributedDataParallel over gloo beside our reducer, on one list of parameter shapes, in the same processes.
 
-    uni-run -n 2 PYTHON versus_torch.py LIBUNISONO_DDP [--model resnet50,gpt2] [--batch 64] [--steps 10] [-J FILE]
+    uni-run -n 2 PYTHON versus_torch.py BUILD_FOLDER [--model resnet50,gpt2] [--batch 64] [--steps 10] [-J FILE]
+
+BUILD_FOLDER: where lib/libunisono_ddp.so and bin/ddp-bench are; the latter says which shapes a model has.
 
 Each step is run in three ways, in turns: computation alone, with DDP over gloo, with uniReducer (called through ctypes
 from the hooks that PyTorch offers to everybody). Exposed: what a step takes longer than the computation alone, the
@@ -11,6 +13,7 @@ import ctypes
 import json
 import os
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -20,53 +23,12 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 
-def resnet50():
-    """ddp/bench/model.cc has the same."""
-    shapes = []
-
-    def conv(conv_name, norm, out, into, kernel):
-        shapes.append((conv_name + ".weight", (out, into, kernel, kernel)))
-        shapes.append((norm + ".weight", (out,)))
-        shapes.append((norm + ".bias", (out,)))
-
-    conv("conv1", "bn1", 64, 3, 7)
-    into = 64
-    for layer, blocks in enumerate((3, 4, 6, 3)):
-        width = 64 << layer
-        for block in range(blocks):
-            at = f"layer{layer + 1}.{block}."
-            conv(at + "conv1", at + "bn1", width, into, 1)
-            conv(at + "conv2", at + "bn2", width, width, 3)
-            conv(at + "conv3", at + "bn3", 4 * width, width, 1)
-            if block == 0:
-                conv(at + "downsample.0", at + "downsample.1", 4 * width, into, 1)
-            into = 4 * width
-    return shapes + [("fc.weight", (1000, 2048)), ("fc.bias", (1000,))]
-
-
-def gpt2():
-    width = 768
-    shapes = [("wte.weight", (50257, width)), ("wpe.weight", (1024, width))]
-
-    def norm(name):
-        shapes.extend([(name + ".weight", (width,)), (name + ".bias", (width,))])
-
-    def linear(name, out, into):
-        shapes.extend([(name + ".weight", (out, into)), (name + ".bias", (out,))])
-
-    for layer in range(12):
-        at = f"h.{layer}."
-        norm(at + "ln_1")
-        linear(at + "attn.c_attn", 3 * width, width)
-        linear(at + "attn.c_proj", width, width)
-        norm(at + "ln_2")
-        linear(at + "mlp.c_fc", 4 * width, width)
-        linear(at + "mlp.c_proj", width, 4 * width)
-    norm("ln_f")
-    return shapes
-
-
-MODELS = {"resnet50": resnet50, "gpt2": gpt2}
+def shapes_of(program, model):
+    """As ddp-bench has them: [(name, dims)]."""
+    words = [program, "--model", model, "--print-model"]
+    lines = subprocess.run(words, check=True, capture_output=True, text=True).stdout.splitlines()
+    rows = [line.split() for line in lines if not line.startswith("#")]
+    return [(row[0], tuple(map(int, row[1:]))) for row in rows]
 
 
 class Layer(torch.autograd.Function):
@@ -196,7 +158,7 @@ def timed(run):
 
 
 def compare(name, options, ours):
-    shapes = MODELS[name]()
+    shapes = shapes_of(os.path.join(options.build, "bin", "ddp-bench"), name)
     rank = dist.get_rank()
     # Three copies of one model, since hooks stay with theirs.
     plain, for_ddp, for_us = (Model(shapes, options.batch, rank + 1) for _ in range(3))
@@ -237,7 +199,7 @@ def compare(name, options, ours):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("library")
+    parser.add_argument("build")
     parser.add_argument("--model", default="resnet50,gpt2")
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--steps", type=int, default=10)
@@ -246,7 +208,7 @@ def main():
     parser.add_argument("-J", "--json")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    ours = Unisono(options.library)
+    ours = Unisono(os.path.join(options.build, "lib", "libunisono_ddp.so"))
     rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     # Both meet without a fixed port: gloo by a file whose name rank 0 tells through us.
     folder = ctypes.create_string_buffer(256)
@@ -273,9 +235,8 @@ def main():
     dist.destroy_process_group()
     ours.close()
     if rank == 0:
-        for file in (meeting,):
-            if os.path.exists(file):
-                os.unlink(file)
+        if os.path.exists(meeting):
+            os.unlink(meeting)
         os.rmdir(folder.value.decode())
         if options.json:
             with open(options.json, "w", encoding="utf-8") as file:

@@ -1,5 +1,6 @@
 // float16 and bfloat16 to and from float32, without branches, so that loops of them vectorise. To
-// 16 bits: nearest, ties to even; a NaN becomes the quiet one.
+// 16 bits: nearest, ties to even; a NaN becomes the quiet one. (comm/reduce has its own:
+// what is here must do with the public API, and tests hold the two against each other.)
 #pragma once
 
 #include <bit>

@@ -35,7 +35,6 @@ class Launcher {
   bool wait(int bucket);
   // Waits for all work on the stream. The first error of it.
   Status drain();
-  bool all_launched() const { return next_ == layout_->buckets.size(); }
   const Status& error() const { return error_; }
   size_t wire_bytes() const { return wire_bytes_; }
   int64_t first_launch_ns() const { return first_launch_ns_; }

@@ -148,23 +148,25 @@ Status Reducer::mark(int index, Mark mark) {
 }
 
 Status Reducer::contribute(int index) {
+  if (!stays_in_place()) fill(index);
+  return launcher_.parameter_done(layout_.places[static_cast<size_t>(index)].bucket);
+}
+
+void Reducer::fill(int index) {
   const Parameter& of = parameter(index);
   std::byte* to = slot(index);
   const void* from = settings_.bucket_views ? to : of.grad;
-  if (stays_in_place()) {
-    // Only the count of what is ready goes on.
-  } else if (used_.used_here(index)) {
-    if (hook_now_ == nullptr && ranks_ > 1 && is_divided_before_sum(of.type)) {
-      scale(to, from, of.count, of.type, 1.0 / ranks_);
-    } else if (from != to && of.count != 0) {
-      std::memcpy(to, from, of.bytes());
+  if (!used_.used_here(index)) {
+    if (settings_.bucket_views) {
+      kept_.keep_and_clear(index, to, of.bytes());
+    } else {
+      std::memset(to, 0, of.bytes());
     }
-  } else if (settings_.bucket_views) {
-    kept_.keep_and_clear(index, to, of.bytes());
-  } else {
-    std::memset(to, 0, of.bytes());
+  } else if (hook_now_ == nullptr && ranks_ > 1 && is_divided_before_sum(of.type)) {
+    scale(to, from, of.count, of.type, 1.0 / ranks_);
+  } else if (from != to && of.count != 0) {
+    std::memcpy(to, from, of.bytes());
   }
-  return launcher_.parameter_done(layout_.places[static_cast<size_t>(index)].bucket);
 }
 
 Status Reducer::used(int index, int* used) {

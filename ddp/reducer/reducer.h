@@ -52,8 +52,9 @@ class Reducer {
   std::byte* slot(int index) const {
     return arena_->data() + layout_.places[static_cast<size_t>(index)].offset;
   }
-  // Puts the parameter's part of the sum into its bucket, which may then leave.
+  // The parameter's part of the sum is in its bucket, which may then leave.
   Status contribute(int index);
+  void fill(int index);
 
   // Parts of finish(), for a synchronised iteration.
   Status resolve_unmarked();

@@ -74,10 +74,11 @@ typedef enum {
 typedef enum {
   uniSum = 0,
   uniProd = 1,
-  uniMax = 2,  /* NaN propagates as one canonical NaN; -0 < +0. */
-  uniMin = 3,  /* As uniMax. */
-  uniAvg = 4,  /* Floats: sum in float32 or wider times 1/n, rounded once. Integers: the wrapped sum
-                  over n, towards zero. */
+  uniMax = 2, /* NaN propagates as one canonical NaN; -0 < +0. */
+  uniMin = 3, /* As uniMax. */
+  uniAvg = 4, /* Floats: the sum in float32 or wider times 1/n, rounded once; where partial sums are
+                 passed on (ring, trees) each of those is rounded too. Integers: the wrapped sum
+                 over n, towards zero. */
   uniBand = 5, /* Integers and bool only. */
   uniBor = 6,
   uniBxor = 7,

@@ -47,6 +47,14 @@ with tempfile.TemporaryDirectory() as scratch:
     for hook in ("fp16", "bf16"):
         assert measure(scratch, 2, "--hook", hook)["wire_bytes"] == 2 * ELEMENTS
     assert measure(scratch, 2, "--bucket-mib", "0.002")["buckets"] == 3
+    # What is printed is read back as the same.
+    printed = subprocess.run([BENCH, "--model", "resnet50,gpt2", "--print-model"], capture_output=True, text=True, check=True).stdout
+    resnet, gpt = printed.split("# gpt2\n")
+    assert resnet.count("\n") == 1 + 161 and gpt.count("\n") == 148 and "wte.weight 50257 768\n" in gpt, printed
+    with open(os.path.join(scratch, "again.txt"), "w", encoding="utf-8") as text:
+        text.write(resnet)
+    again = subprocess.run([BENCH, "--model", os.path.join(scratch, "again.txt"), "--print-model"], capture_output=True, text=True, check=True)
+    assert again.stdout.splitlines()[1:] == resnet.splitlines()[1:], again.stdout
     for line, word in (("a 2 0", "dimension 0"), ("a two", "name dim"), ("a", "name dim"), ("a 4294967296 2", "2^32"), ("#", "holds no"),
                        ("w 4 99999999999999999999999", "bad.txt:1: dimension 99999999999999999999999 "),
                        ("w 4 -99999999999999999999999", "bad.txt:1: dimension -99999999999999999999999 "),

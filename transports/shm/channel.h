@@ -77,6 +77,8 @@ class ShmSendEnd final : public SendEnd {
     Peer* peer = nullptr;
   };
   Descriptor& descriptor() { return ring_[descriptor_index(sent_)]; }
+  // The message after the next has its descriptor free: its reader is past the one before it there.
+  bool is_free_ahead() const { return sent_ + 1 - released_ < kDescriptors; }
   bool has_descriptor() { return sent_ - released_ < most_in_flight_ || refill(); }
   bool refill();
   bool place(uint32_t bytes, uint64_t* offset);
