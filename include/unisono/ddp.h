@@ -47,23 +47,26 @@ typedef struct {
   int buckets; /* How many there are now. */
   uniComm_t comm;
   uniStream_t stream; /* Put the work here and return: other gradients wait for the caller. */
-  size_t wire_bytes;  /* A hook writes what it gives to the collective; preset to count elements. */
+  size_t wire_bytes;  /* A hook writes what it gives to the collective; preset to the bytes of
+                         `count` elements. */
 } uniBucket_t;
 
 /* What replaces the averaging of one bucket. Called once a bucket and iteration, in order of index,
- * on the thread that completed the bucket or on one that completed an earlier one. It may not call
- * the reducer. An error fails the iteration. With a hook the reducer does not divide. */
+ * on the thread that completed the bucket or on one that completed an earlier one (which may be in
+ * uniReducerFinish or uniReducerBeginBackward). It may not call the reducer. An error fails the
+ * iteration. With a hook the reducer does not divide. */
 typedef uniResult_t (*uniBucketHook_t)(void* arg, uniBucket_t* bucket);
 
 /* Hooks to choose from, all with arg unused. The sum over ranks divided by their number: what the
  * reducer does without a hook, to be wrapped by one's own. */
 UNI_API uniResult_t uniHookAllReduce(void* arg, uniBucket_t* bucket);
-/* As float16 (bfloat16) on the wire: cast, divide, sum, cast back, within the bucket's own memory.
- * Buckets of 16-bit types are summed as they are. */
+/* As float16 (bfloat16) on the wire: divided and cast, summed, cast back, within the bucket's own
+ * memory. Buckets of 16-bit types are averaged as without a hook. */
 UNI_API uniResult_t uniHookFloat16Compress(void* arg, uniBucket_t* bucket);
 UNI_API uniResult_t uniHookBfloat16Compress(void* arg, uniBucket_t* bucket);
 
-/* Always start from UNI_REDUCER_CONFIG_INITIALIZER. Every rank gives the same values. */
+/* Always start from UNI_REDUCER_CONFIG_INITIALIZER. Every rank gives the same values; of one's
+ * own hooks only that there is one can be compared. */
 typedef struct {
   size_t size;
   unsigned int magic;
@@ -74,7 +77,9 @@ typedef struct {
   int find_unused;  /* 1: a parameter may take part on some ranks only (uniReducerMarkUnused). */
   int static_graph; /* 1: as find_unused in the first synchronised iteration; what is unused in it
                        on a rank stays so, need not be marked, and no map is sent any more. */
-  int keep_buckets; /* 1: never rebuilt in ready order after the first iteration. */
+  int keep_buckets; /* 1: of these sizes from the start, in the model's order reversed, never
+                       rebuilt; so too with find_unused without static_graph. 0: one bucket a type
+                       in the first synchronised iteration, then rebuilt in ready order. */
   uniBucketHook_t hook; /* NULL: the average. */
   void* hook_arg;
 } uniReducerConfig_t;
@@ -85,8 +90,10 @@ typedef struct {
         0, 0, NULL, NULL                                                                           \
   }
 
-/* Collective: compares the descriptions of all ranks with rank 0's. A difference fails everywhere
- * with uniMismatch; the message names parameter, rank and both shapes. config may be NULL. comm is
+/* Collective: compares the descriptions and configurations of all ranks with rank 0's. A difference
+ * fails everywhere with uniMismatch, and leaves comm usable; the message names parameter, rank and
+ * both shapes. A rank whose own arguments are refused has not taken part: the others wait until it
+ * calls again, aborts or ends. config may be NULL. comm is
  * borrowed until uniReducerDestroy; between uniReducerBeginBackward and uniReducerFinish it is the
  * reducer's alone (uniCommSplit gives it one of its own). */
 UNI_API uniResult_t uniReducerCreate(uniReducer_t* reducer, uniComm_t comm,
@@ -113,17 +120,21 @@ UNI_API uniResult_t uniReducerBeginBackward(uniReducer_t reducer, int sync);
  * bucket_views, is not touched any more). May launch buckets. A second time: uniInvalidUsage, now
  * and by uniReducerFinish. */
 UNI_API uniResult_t uniReducerMarkReady(uniReducer_t reducer, int parameter);
-/* With find_unused: takes no part in this iteration here. Optional (those never marked count as
+/* With find_unused or static_graph (there not for one that was used in the first iteration:
+ * uniInvalidUsage): takes no part in this iteration here. Optional (those never marked count as
  * unused at uniReducerFinish); said early, its bucket can leave early. */
 UNI_API uniResult_t uniReducerMarkUnused(uniReducer_t reducer, int parameter);
 /* Blocks until every gradient is the average over ranks. With find_unused a parameter unused on all
  * ranks keeps its gradient as it was. A parameter that was never marked, without find_unused:
- * uniInvalidUsage, naming it. After an error the communicator is aborted, so that no peer waits. */
+ * uniInvalidUsage, naming it. After an error within an iteration (of sync 0 too) the
+ * communicator is aborted, so that no peer waits. On one rank, without hook and bucket_views,
+ * gradients stay untouched where they are. */
 UNI_API uniResult_t uniReducerFinish(uniReducer_t reducer);
 
 /* With find_unused, after uniReducerFinish: 1 when the parameter was used on any rank. */
 UNI_API uniResult_t uniReducerUsed(uniReducer_t reducer, int parameter, int* used);
-/* From the next iteration on. hook NULL: the average. */
+/* From the next iteration on; every rank gives the same, which is not compared. hook NULL: the
+ * average. */
 UNI_API uniResult_t uniReducerSetHook(uniReducer_t reducer, uniBucketHook_t hook, void* arg);
 
 /* Of the last synchronised iteration on this rank. Times in microseconds. */
@@ -170,7 +181,8 @@ typedef struct {
   int shuffle;    /* 1: a new order each epoch, from seed + epoch: torch.randperm's. */
   int drop_last;  /* 1: the tail that does not divide is left out. 0: the list is filled up from its
                      own head, so that every rank has as many. */
-  int evaluation; /* 1: neither: every sample once, counts differ by at most one, in order. */
+  int evaluation; /* 1: not shuffled (whatever shuffle says), filled up nor cut: every sample once,
+                     in order, counts differ by at most one. */
   uint64_t seed;
 } uniSamplerConfig_t;
 #define UNI_SAMPLER_CONFIG_MAGIC 0x00736d70u
@@ -186,7 +198,8 @@ UNI_API uniResult_t uniSamplerDestroy(uniSampler_t sampler); /* NULL is allowed.
 UNI_API uniResult_t uniSamplerCount(uniSampler_t sampler, uint64_t* count);
 /* Begins the epoch anew: another order when shuffled. */
 UNI_API uniResult_t uniSamplerSetEpoch(uniSampler_t sampler, uint64_t epoch);
-/* The next at most `capacity` indices of this epoch; *count 0: it is over. */
+/* The next at most `capacity` indices of this epoch; *count 0: it is over, until
+ * uniSamplerSetEpoch or uniSamplerResume. */
 UNI_API uniResult_t uniSamplerNext(uniSampler_t sampler, uint64_t* indices, uint64_t capacity,
                                    uint64_t* count);
 /* Where this rank is: to be kept in a checkpoint, and given back to a sampler made alike. */

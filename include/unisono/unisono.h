@@ -77,7 +77,8 @@ typedef enum {
   uniMax = 2, /* NaN propagates as one canonical NaN; -0 < +0. */
   uniMin = 3, /* As uniMax. */
   uniAvg = 4, /* Floats: the sum in float32 or wider times 1/n, rounded once; where partial sums are
-                 passed on (ring, trees) each of those is rounded too. Integers: the wrapped sum
+                 passed on (ring, trees) each of those is rounded too, and one of float16 may
+                 overflow. Integers: the wrapped sum
                  over n, towards zero. */
   uniBand = 5, /* Integers and bool only. */
   uniBor = 6,
@@ -146,7 +147,8 @@ UNI_API uniResult_t uniCommInitRankConfig(uniComm_t* comm, int ranks, uniUniqueI
  * config may be NULL. */
 UNI_API uniResult_t uniCommInitAll(uniComm_t* comms, int ranks, const uniConfig_t* config);
 /* url: "env://" (RANK, WORLD_SIZE, and the meeting point of the launcher), "tcp://host:port" or
- * "file:///path". ranks and rank may be -1 with env:// only. NULL url is "env://". config may be
+ * "file:///path". ranks and rank may be -1 with env:// only; with none of its
+ * variables set: one rank alone. NULL url is "env://". config may be
  * NULL. */
 UNI_API uniResult_t uniCommInitUrl(uniComm_t* comm, const char* url, int ranks, int rank,
                                    const uniConfig_t* config);
@@ -160,7 +162,8 @@ typedef struct {
   /* Waits up to timeout_ms for the key; writes at most capacity bytes and the value's true size. */
   int (*get)(void* context, const char* key, void* value, size_t capacity, size_t* bytes,
              int64_t timeout_ms);
-  /* Adds to an integer key (0 when absent) and gives the sum. */
+  /* add and wait are reserved: not called in this version. add: adds to an integer key (0 when
+   * absent) and gives the sum. */
   int (*add)(void* context, const char* key, int64_t amount, int64_t* sum);
   int (*wait)(void* context, const char* key, int64_t timeout_ms);
 } uniStore_t;
@@ -206,8 +209,8 @@ typedef struct {
   char name[64];
   char transports[64];     /* In use, comma-separated. */
   char last_algorithm[32]; /* Of the last collective: "ring". */
-  char last_transport[32];
-  char kernels[16]; /* Instruction set of the reduction kernels: "avx2". */
+  char last_transport[32]; /* As transports, in this version. */
+  char kernels[16];        /* Instruction set of the reduction kernels: "avx2". */
 } uniCommInfo_t;
 UNI_API uniResult_t uniCommQuery(uniComm_t comm, uniCommInfo_t* info);
 

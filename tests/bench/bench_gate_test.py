@@ -78,21 +78,28 @@ def main():
     kept = [row(size, 2.0) for size in (8, 1024, 65536)]
     with tempfile.TemporaryDirectory() as folder:
         same = compare(folder, kept, kept)
-        assert same.returncode == 0 and "6 rows, 0 slower" in same.stdout, same
+        assert same.returncode == 0 and "12 rows, 0 slower" in same.stdout, same
         noise = copy.deepcopy(kept)
         noise[0] = row(8, 1.7)
         assert compare(folder, noise, kept).returncode == 0
         worse = copy.deepcopy(kept)
         worse[1] = row(1024, 1.5)
         found = compare(folder, worse, kept)
-        assert found.returncode == 1 and "6 rows, 2 slower" in found.stdout, found
+        assert found.returncode == 1 and "12 rows, 4 slower" in found.stdout, found
         slower = [line for line in found.stdout.splitlines() if line.endswith("SLOWER")]
-        assert [line.split()[0] for line in slower] == ["1024", "1024"], found
+        assert [line.split()[0] for line in slower] == ["1024"] * 4, found
         # One side alone: the slow peer's ratio must not hide it.
         side = copy.deepcopy(kept)
         side[2]["versus"]["quick"]["in_place"]["ratio"] = 0.9
         found = compare(folder, side, kept)
-        assert found.returncode == 1 and "6 rows, 1 slower" in found.stdout, found
+        assert found.returncode == 1 and "12 rows, 1 slower" in found.stdout, found
+        # A peer that only one run has says nothing of the others.
+        fewer = copy.deepcopy(kept)
+        for one in fewer:
+            del one["versus"]["quick"]
+        found = compare(folder, kept, fewer)
+        assert found.returncode == 0 and "6 rows, 0 slower" in found.stdout, found
+        assert "the kept run lacks them: quick" in found.stdout, found
         apart = compare(folder, [row(4, 2.0)], kept)
         assert apart.returncode == 2 and "no row in common" in apart.stderr, apart
         half = gate("--new", "x")
