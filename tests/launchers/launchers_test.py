@@ -4,6 +4,7 @@
 launchers_test.py CASE BIN_FOLDER; a CASE is a function below. Exit status 77: the launcher's package is missing, or this
 machine does not permit namespaces.
 """
+import concurrent.futures
 import os
 import re
 import subprocess
@@ -71,6 +72,29 @@ class Cases:
             finally:
                 server.kill()
         result.succeeds().says(None, r"met by tcp://10\.1\.0\.1:29500 \(torchrun's agent store\), shm with 1, tcp with 2;")
+
+    def torchrun_itself(self):
+        """PyTorch's own launcher, found by UNISONO_TORCH_PYTHON, tools/torch-env's folder or PATH."""
+        home = os.environ.get("UNISONO_TORCH_HOME") or os.path.expanduser("~/.cache/unisono-torch")
+        python = os.environ.get("UNISONO_TORCH_PYTHON") or os.path.join(home, "venv", "bin", "python")
+        torchrun = os.path.join(os.path.dirname(python), "torchrun")
+        if not os.path.exists(torchrun):
+            daemons.needs("torchrun", package="torch, of PyPI")
+            torchrun = "torchrun"
+        hosts = self.hosts(2)
+        words = [torchrun, "--nproc-per-node", "3", "--no-python", self.bench, *WORDS]
+        variables = {"OMP_NUM_THREADS": "1"}
+        self.exact(self.start(hosts[0], [*words[:1], "--standalone", *words[1:]], **variables), 3,
+                   r"tcp://\S+ \(torchrun's agent store\)", "shm with 2")
+        words[1:3] = ["--nnodes", "2", "--nproc-per-node", "2", "--rdzv-backend", "c10d", "--rdzv-endpoint",
+                      f"10.1.0.1:{job.PORT}", "--rdzv-id", "test"]
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            nodes = [pool.submit(self.start, host, [*words[:1], "--local-addr", f"10.1.0.{host.index + 1}", *words[1:]],
+                                 **variables) for host in hosts]
+            nodes = [node.result() for node in nodes]
+        both = job.Result("torchrun on two hosts", [max(code for node in nodes for code in node.codes)],
+                          ["".join(node.outputs[0] for node in nodes)])
+        self.exact(both, 4, r"tcp://\S+ \(torchrun's agent store\)", "shm with 1, tcp with 2")
 
     def open_mpi(self):
         daemons.needs("mpirun.openmpi", package="openmpi-bin")
