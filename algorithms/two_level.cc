@@ -8,6 +8,7 @@
 // part i goes from owner i to owner i along a chain of the hosts, and each owner hands it out.
 // Reduce is that backwards, every owner folding its host's inputs and its chain's partial sum in
 // one step.
+// (two_level_blocks.cc and two_level_rooted.cc open with the other collectives.)
 //
 // Notation: n ranks on H hosts, m of them on this one, S bytes.
 //   all-reduce: an owner sends m-1 + 2 (H-1) + m-1 messages and (s-1)/s S + 2 (H-1)/H S/s + (m-1)
@@ -155,7 +156,10 @@ constexpr Way kWays[] = {
     {Collective::kBroadcast, broadcast, block_an_owner, true, false, has_two_levels},
     {Collective::kReduce, reduce, block_an_owner, true, false, has_two_levels},
     {Collective::kAllGather, two_level_all_gather, one_block, true, false, has_two_levels},
-    {Collective::kReduceScatter, two_level_reduce_scatter, one_block, true, false, has_two_levels}};
+    {Collective::kReduceScatter, two_level_reduce_scatter, one_block, true, false, has_two_levels},
+    {Collective::kBarrier, two_level_barrier, one_block, true, false, has_two_levels},
+    {Collective::kGather, two_level_gather, one_block, true, false, has_two_levels},
+    {Collective::kScatter, two_level_scatter, one_block, true, false, has_two_levels}};
 
 // The wire is the one between hosts, which all owners of a host share; what stays in a host counts
 // as copies.
@@ -172,6 +176,11 @@ Cost cost(const PlanRequest& request) {
               .wire_bytes = 2 * (hosts - 1) / hosts,
               .reduce_bytes = local + 2 * (hosts - 1) / hosts / owners,
               .copy_bytes = 2 * local};
+    case Collective::kBarrier:
+      return {.messages = 2.0 * ceil_log2(map.hosts()) + 2};
+    case Collective::kGather:
+    case Collective::kScatter:  // the root's messages, and the copy through a speaker's scratch
+      return {.messages = hosts, .wire_bytes = (n - largest) / n, .copy_bytes = 1};
     case Collective::kBroadcast:
       return {.messages = hosts + 1, .wire_bytes = 1, .copy_bytes = 1 + local};
     case Collective::kAllGather:

@@ -224,8 +224,8 @@ TEST(TwoLevel, NeedsSeveralHostsAndAHostOfSeveralRanks) {
   const Algorithm& row = *find_algorithm("two_level");
   const std::vector<std::vector<int32_t>> none = {{}, {0, 0, 0, 0}, {0, 1, 2, 3}, {0, 0, 1}};
   const std::vector<std::vector<int32_t>> some = {{0, 0, 0, 1}, {0, 1, 0, 1}, {2, 2, 1, 1}};
-  for (Collective collective :
-       {Collective::kAllReduce, Collective::kBroadcast, Collective::kReduce}) {
+  for (Collective collective : {Collective::kAllReduce, Collective::kBroadcast, Collective::kReduce,
+                                Collective::kGather, Collective::kScatter, Collective::kBarrier}) {
     for (const std::vector<int32_t>& hosts : none)
       EXPECT_FALSE(row.supports({.collective = collective, .ranks = 4, .hosts = hosts}));
     for (const std::vector<int32_t>& hosts : some)
@@ -281,6 +281,28 @@ TEST(TwoLevel, WhatCrossesBetweenHostsDoesSoOnceAHost) {
         EXPECT_EQ(all, (count - 1) * blocks);
       }
   }
+}
+
+// Messages that leave each host, and those that the root takes or sends.
+TEST(TwoLevel, ABarrierCrossesOnceAHostAndWayAndARootHandlesAMessageAHost) {
+  const std::vector<int32_t> hosts = {0, 0, 0, 1, 1, 2, 2, 2};
+  for (Collective collective : {Collective::kBarrier, Collective::kGather, Collective::kScatter})
+    for (int32_t root : {0, 4}) {
+      int32_t crossing = 0;
+      for (int32_t rank = 0; rank < 8; ++rank) {
+        const Plan plan = plan_of(
+            "two_level",
+            {.collective = collective, .ranks = 8, .rank = rank, .root = root, .hosts = hosts});
+        for (const Lane& lane : plan.lanes)
+          for (const Step& step : lane.steps) {
+            if (step.forward < 0) continue;
+            const int32_t reader = plan.channels[static_cast<size_t>(step.forward)].reader;
+            if (hosts[static_cast<size_t>(reader)] != hosts[static_cast<size_t>(rank)]) ++crossing;
+          }
+      }
+      EXPECT_EQ(crossing, collective == Collective::kBarrier ? 4 : 2)
+          << collective_name(collective) << " root " << root;
+    }
 }
 
 }  // namespace

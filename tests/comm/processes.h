@@ -54,7 +54,11 @@ class Pipe {
 class Processes {
  public:
   using Body = std::function<void(int rank, uniComm_t comm)>;
-  Processes(int ranks, const std::string& transport, const Body& body) : ids_(ranks) {
+  // `before(rank)` runs in the rank's process before the library does: its environment.
+  Processes(
+      int ranks, const std::string& transport, const Body& body,
+      const std::function<void(int rank)>& before = [](int) {})
+      : ids_(ranks) {
     std::vector<std::unique_ptr<Pipe>> id_pipes;
     for (int r = 0; r < ranks; r++) id_pipes.push_back(std::make_unique<Pipe>());
     std::fflush(nullptr);
@@ -62,6 +66,7 @@ class Processes {
       const pid_t pid = fork();
       if (pid == 0) {
         alarm(100);  // never outlives a test that went wrong
+        before(rank);
         uniUniqueId id;
         if (rank == 0) {
           if (uniGetUniqueId(&id) != uniSuccess) _exit(92);

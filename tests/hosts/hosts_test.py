@@ -15,7 +15,8 @@ import lab
 SMALL = ["-b", "1000", "-e", "256K", "-f", "16", "-n", "2", "-w", "1", "--batches", "1"]
 COLLECTIVES = ["all_reduce", "all_gather", "reduce", "broadcast", "reduce_scatter", "gather", "scatter", "all_to_all",
                "sendrecv", "barrier"]
-TWO_LEVEL = ("all_reduce", "broadcast", "reduce", "all_gather", "reduce_scatter")  # listed only where hosts are known
+TWO_LEVEL = ("all_reduce", "broadcast", "reduce", "all_gather", "reduce_scatter", "gather", "scatter",
+             "barrier")  # listed only where hosts are known
 POWERS_OF_TWO = {("all_gather", "recursive_doubling")}  # of ranks: no partition here has as many
 REACHES = r"rank \d+ reaches rank \d+ \({}\) at {}"
 

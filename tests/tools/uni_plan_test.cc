@@ -86,6 +86,17 @@ TEST_F(UniPlan, ProvesASelection) {
   EXPECT_TRUE(contains(outcome, "10 plans proved, 1 to 5 ranks")) << outcome.text;
 }
 
+TEST_F(UniPlan, ProvesAndPrintsPlansOverHosts) {
+  Outcome outcome = uni_plan("verify --algorithm two_level --hosts 3,1,2");
+  EXPECT_EQ(outcome.exit_status, 0) << outcome.text;
+  // 8 of the 9 collectives; 4 of them from each of 6 roots; with and without multicast.
+  EXPECT_TRUE(contains(outcome, "56 plans proved, 6 to 6 ranks")) << outcome.text;
+  outcome = uni_plan("print --algorithm two_level --collective gather --hosts 2,2 --rank 2");
+  EXPECT_EQ(outcome.exit_status, 0) << outcome.text;
+  EXPECT_TRUE(contains(outcome, "rank 2 of 4")) << outcome.text;
+  EXPECT_NE(uni_plan("print --algorithm two_level --collective gather --ranks 4").exit_status, 0);
+}
+
 // A path of this process's own, gone with the object.
 class Scratch {
  public:
@@ -171,6 +182,11 @@ TEST_F(UniPlan, ExplainsWhatItCannotDo) {
         Case{"print --algorithm ring --collective reduce --ranks 0", "--ranks"},
         Case{"verify --ranks 5-3", "range such as 1-17"},
         Case{"verify --ranks 3x", "'3x'"},
+        Case{"verify --hosts 3,x", "'3,x' is not a list of ranks on each host"},
+        Case{"verify --hosts 3,", "'3,'"},
+        Case{"verify --hosts 0", "'0'"},
+        Case{"verify --hosts 40000", "32768 ranks at most"},
+        Case{"verify --ranks 3 --hosts 3", "--hosts"},
         Case{"verify --algorithm magic", "no algorithm is called"},
         Case{"verify --algorithm pairwise --collective barrier", "no algorithm does"},
         Case{"draw ring --collective all_reduce", "--ranks"},

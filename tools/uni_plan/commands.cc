@@ -56,6 +56,8 @@ Result<std::vector<Plan>> plans_of_all_ranks(const std::string& algorithm, PlanR
 
 Status print(const PrintOptions& options) {
   PlanRequest request = options.request;
+  if (request.ranks < 1)
+    return error(Code::kInvalidArgument, "--ranks or --hosts: how many ranks is the plan for?");
   TRY_ASSIGN(request.collective, collective_of(options.collective));
   std::vector<Plan> plans;
   if (options.rank) {
@@ -65,9 +67,6 @@ Status print(const PrintOptions& options) {
   } else {
     TRY_ASSIGN(plans, plans_of_all_ranks(options.algorithm, request));
   }
-  if (plans.empty())
-    return error(Code::kInvalidArgument, "a plan for {} ranks: at least 1 is needed",
-                 request.ranks);
   std::string text;
   if (options.json) text = to_json(plans);
   for (const Plan& plan : plans)
@@ -112,6 +111,24 @@ Status parse_ranks(const std::string& text, VerifySelection* selection) {
                text, kMaxRanks);
 }
 
+Status parse_hosts(const std::string& text, std::vector<int32_t>* hosts) {
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  for (int32_t host = 0;; ++host) {
+    int32_t count = 0;
+    const auto [next, problem] = std::from_chars(at, end, count);
+    const bool good = problem == std::errc() && (next == end || *next == ',') && count >= 1 &&
+                      static_cast<size_t>(count) <= kMaxRanks - hosts->size();
+    if (!good)
+      return error(Code::kInvalidArgument,
+                   "'{}' is not a list of ranks on each host such as 3,2, {} ranks at most", text,
+                   kMaxRanks);
+    hosts->insert(hosts->end(), static_cast<size_t>(count), host);
+    if (next == end) return ok_status();
+    at = next + 1;
+  }
+}
+
 Status verify(const VerifySelection& selection) {
   if (!selection.algorithm.empty() && find_algorithm(selection.algorithm) == nullptr)
     return build_plan(selection.algorithm, {}).status();  // says which there are
@@ -127,7 +144,8 @@ Status verify(const VerifySelection& selection) {
       if (only && *only != collective) continue;
       int64_t proved = 0;
       for (int32_t ranks = selection.first_ranks; ranks <= selection.last_ranks; ++ranks)
-        TRY(verify_one(row, {.collective = collective, .ranks = ranks}, &proved));
+        TRY(verify_one(row, {.collective = collective, .ranks = ranks, .hosts = selection.hosts},
+                       &proved));
       if (proved > 0)
         fmt::print("{} {}: {} proved\n", row.name, collective_name(collective), proved);
       std::fflush(stdout);

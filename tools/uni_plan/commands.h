@@ -33,6 +33,7 @@ void list();
 struct VerifySelection {
   std::string algorithm, collective;  // empty: all
   int32_t first_ranks = 1, last_ranks = 8;
+  std::vector<int32_t> hosts;  // of each rank; empty: all on one. Then ranks are as many as here.
 };
 // Proves every plan selected, from every root, with and without multicast. The error names the
 // first that fails.
@@ -67,5 +68,7 @@ Status simulate(const SimulateOptions& options);
 
 // "4" or "1-17".
 Status parse_ranks(const std::string& text, VerifySelection* selection);
+// "3,2": ranks 0 to 2 on one host, 3 and 4 on the next. Appends the host of each rank.
+Status parse_hosts(const std::string& text, std::vector<int32_t>* hosts);
 
 }  // namespace unisono::uni_plan

@@ -17,7 +17,7 @@ Result<std::vector<Plan>> plans_of(const ExchangeOptions& options) {
   PlanRequest request = options.request;
   TRY_ASSIGN(request.collective, collective_of(options.collective));
   if (request.ranks < 1)
-    return error(Code::kInvalidArgument, "--ranks: how many ranks is the plan for?");
+    return error(Code::kInvalidArgument, "--ranks or --hosts: how many ranks is the plan for?");
   return plans_of_all_ranks(options.algorithm, request);
 }
 

@@ -4,6 +4,8 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <functional>
+#include <string>
+#include <vector>
 
 #include "tools/uni_plan/commands.h"
 
@@ -23,10 +25,18 @@ int report(const Status& status) {
 
 const CLI::Range kRanks(1, 1 << 15);
 
-void add_print(CLI::App* app, PrintOptions* print, bool* no_multicast) {
+// Of print, draw, export and verify: where ranks are, for plans of two levels.
+void add_hosts(CLI::App* app, CLI::Option* ranks, std::string* hosts) {
+  app->add_option("--hosts", *hosts, "ranks on each host, such as 3,2; instead of --ranks")
+      ->excludes(ranks);
+}
+
+void add_print(CLI::App* app, PrintOptions* print, bool* no_multicast, std::string* hosts) {
   app->add_option("--algorithm", print->algorithm, "such as ring")->required();
   app->add_option("--collective", print->collective, "such as all_reduce")->required();
-  app->add_option("--ranks", print->request.ranks, "how many ranks")->required()->check(kRanks);
+  print->request.ranks = 0;
+  add_hosts(app, app->add_option("--ranks", print->request.ranks, "how many ranks")->check(kRanks),
+            hosts);
   app->add_option("--rank", print->rank, "only this rank's plan");
   app->add_option("--root", print->request.root, "the root (0)");
   app->add_flag("--json", print->json, "as JSON");
@@ -35,7 +45,7 @@ void add_print(CLI::App* app, PrintOptions* print, bool* no_multicast) {
 }
 
 // Of draw and export.
-void add_exchange(CLI::App* app, ExchangeOptions* options, bool* no_multicast) {
+void add_exchange(CLI::App* app, ExchangeOptions* options, bool* no_multicast, std::string* hosts) {
   options->request.ranks = 0;
   CLI::Option* const algorithm =
       app->add_option("algorithm,--algorithm", options->algorithm, "such as ring");
@@ -43,6 +53,7 @@ void add_exchange(CLI::App* app, ExchangeOptions* options, bool* no_multicast) {
       app->add_option("--collective", options->collective, "such as all_reduce");
   CLI::Option* const ranks =
       app->add_option("--ranks", options->request.ranks, "how many ranks")->check(kRanks);
+  add_hosts(app, ranks, hosts);
   app->add_option("--root", options->request.root, "the root (0)");
   app->add_flag("--no-multicast", *no_multicast, "channels have one reader");
   app->add_option("-o,--output", options->file, "where to (standard output)");
@@ -110,10 +121,12 @@ int main(int argc, char** argv) {
   CLI::App app{"The plans of Unisono's algorithms."};
   app.require_subcommand(1);
   bool no_multicast = false;
+  std::string hosts_text;
+  std::vector<int32_t> hosts;
 
   PrintOptions print;
   CLI::App* print_command = app.add_subcommand("print", "Print a plan, of one rank or of all");
-  add_print(print_command, &print, &no_multicast);
+  add_print(print_command, &print, &no_multicast, &hosts_text);
   CLI::App* list_command =
       app.add_subcommand("list", "List what the algorithms do, and at what cost");
 
@@ -123,13 +136,14 @@ int main(int argc, char** argv) {
       "verify", "Prove plans: no deadlock, no overlap, right values; every root and in-place form");
   verify_command->add_option("--algorithm", selection.algorithm, "only this one");
   verify_command->add_option("--collective", selection.collective, "only this one");
-  verify_command->add_option("--ranks", ranks, "such as 4 or 1-17 (1-8)");
+  add_hosts(verify_command, verify_command->add_option("--ranks", ranks, "such as 4 or 1-17 (1-8)"),
+            &hosts_text);
 
   ExchangeOptions drawn, exported;
   CLI::App* draw_command = app.add_subcommand("draw", "Draw a plan as SVG");
-  add_exchange(draw_command, &drawn, &no_multicast);
+  add_exchange(draw_command, &drawn, &no_multicast, &hosts_text);
   CLI::App* export_command = app.add_subcommand("export", "Write a plan as text");
-  add_exchange(export_command, &exported, &no_multicast);
+  add_exchange(export_command, &exported, &no_multicast, &hosts_text);
   std::string imported;
   CLI::App* import_command = app.add_subcommand("import", "Read a plan as text, and prove it");
   import_command->add_option("file", imported, "- is standard input")->required();
@@ -141,8 +155,18 @@ int main(int argc, char** argv) {
   add_simulate(simulate_command, &simulated, &topology_file);
 
   CLI11_PARSE(app, argc, argv);
-  for (PlanRequest* request : {&print.request, &drawn.request, &exported.request})
+  if (!hosts_text.empty()) {
+    const Status parsed = uni_plan::parse_hosts(hosts_text, &hosts);
+    if (!parsed.ok()) return report(parsed);
+    selection.hosts = hosts;
+    ranks = std::to_string(hosts.size());
+  }
+  for (PlanRequest* request : {&print.request, &drawn.request, &exported.request}) {
     request->multicast = !no_multicast;
+    if (hosts.empty()) continue;
+    request->hosts = hosts;
+    request->ranks = static_cast<int32_t>(hosts.size());
+  }
   if (print_command->parsed()) return report(uni_plan::print(print));
   if (list_command->parsed()) {
     uni_plan::list();
