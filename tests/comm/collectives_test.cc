@@ -110,7 +110,10 @@ TEST_P(Collectives, MoveEveryTypeUnchanged) {
 }
 
 std::string name_of(const ::testing::TestParamInfo<std::tuple<std::string, int>>& info) {
-  return std::get<0>(info.param) + "_" + std::to_string(std::get<1>(info.param));
+  std::string name = std::get<0>(info.param) + "_" + std::to_string(std::get<1>(info.param));
+  for (char& letter : name)
+    if (std::isalnum(static_cast<unsigned char>(letter)) == 0) letter = '_';
+  return name;
 }
 
 INSTANTIATE_TEST_SUITE_P(Shm, Collectives,
@@ -126,9 +129,15 @@ INSTANTIATE_TEST_SUITE_P(Sim, Collectives,
                                             ::testing::ValuesIn(simulated_rank_counts())),
                          name_of);
 
+// Long messages on several sockets overtake each other.
+INSTANTIATE_TEST_SUITE_P(TcpSockets, Collectives,
+                         ::testing::Combine(::testing::Values("tcp:sockets=3"),
+                                            ::testing::Values(2, 5)),
+                         name_of);
+
 TEST(BigCollectives, SumFloatsExactlyUpTo64MiB) {
   const size_t count = sampled<size_t>(64u << 20, 64u << 20, 4u << 20) / sizeof(float);
-  for (const std::string transport : {"shm", "tcp"}) {
+  for (const std::string transport : {"shm", "tcp", "tcp:sockets=4"}) {
     for (const int ranks : {2, 3}) {
       SCOPED_TRACE(transport + " " + std::to_string(ranks));
       const Ranks world(ranks, {transport});

@@ -126,10 +126,13 @@ TEST_P(Death, OfTheSenderEndsAReceiveFromIt) {
 }
 
 std::string name_of(const ::testing::TestParamInfo<std::tuple<std::string, int>>& info) {
-  return std::get<0>(info.param) + "_" + std::to_string(std::get<1>(info.param));
+  std::string name = std::get<0>(info.param) + "_" + std::to_string(std::get<1>(info.param));
+  std::replace_if(
+      name.begin(), name.end(), [](char letter) { return std::ispunct(letter) != 0; }, '_');
+  return name;
 }
 INSTANTIATE_TEST_SUITE_P(Real, Death,
-                         ::testing::Combine(::testing::Values("shm", "tcp"),
+                         ::testing::Combine(::testing::Values("shm", "tcp", "tcp:sockets=3"),
                                             ::testing::Values(0, 2)),
                          name_of);
 

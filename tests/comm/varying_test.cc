@@ -72,7 +72,10 @@ struct Setup {
 };
 std::string setup_name(const ::testing::TestParamInfo<Setup>& info) {
   const Setup& s = info.param;
-  return s.transport + "_" + (s.algorithm.empty() ? "planner" : s.algorithm) + "_" +
+  std::string transport = s.transport;
+  for (char& letter : transport)
+    if (std::isalnum(static_cast<unsigned char>(letter)) == 0) letter = '_';
+  return transport + "_" + (s.algorithm.empty() ? "planner" : s.algorithm) + "_" +
          std::to_string(s.ranks);
 }
 void PrintTo(const Setup& s, std::ostream* out) {
@@ -172,7 +175,7 @@ TEST_P(VaryingTest, GatherAndScatterReachEveryRoot) {
 
 std::vector<Setup> setups() {
   std::vector<Setup> list;
-  for (const char* transport : {"shm", "tcp", "sim"}) {
+  for (const char* transport : {"shm", "tcp", "tcp:sockets=3", "sim"}) {
     for (const int ranks : {1, 2, 3, 5, 8}) list.push_back({ranks, transport, ""});
   }
   for (const Algorithm& algorithm : algorithms()) {

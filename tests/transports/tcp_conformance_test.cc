@@ -2,6 +2,7 @@
 
 namespace unisono::testing {
 
-INSTANTIATE_TEST_SUITE_P(tcp, Conformance, ::testing::Values(Setup{"tcp"}), name_of);
+INSTANTIATE_TEST_SUITE_P(tcp, Conformance,
+                         ::testing::Values(Setup{"tcp"}, Setup{"tcp", "sockets=3"}), name_of);
 
 }  // namespace unisono::testing

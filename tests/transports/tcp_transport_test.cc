@@ -20,6 +20,7 @@ namespace {
 
 using testing::holds;
 using testing::pattern;
+using testing::RawPeer;
 using testing::TcpWorld;
 
 constexpr ChannelShape kShape{65536, 4};
@@ -38,71 +39,6 @@ Pair open(TcpWorld& world, uint32_t number, const ChannelShape& shape, int write
   EXPECT_TRUE(recv.ok()) << recv.status().message();
   return {send.ok() ? *send : nullptr, recv.ok() ? *recv : nullptr};
 }
-
-// The peer `rank` of a transport, played by the test on a raw authenticated socket. Higher than
-// rank 0, so it dials.
-class RawPeer {
- public:
-  RawPeer(TcpWorld& world, int rank, int to) {
-    std::atomic<bool> done{false};
-    world.rank(rank).endpoint->dial(to, net::Purpose::kTcp, net::Via::kTcpOnly,
-                                    real_env().now_ns() + testing::kPatienceNs,
-                                    [&](Result<net::Fd> fd, bool) {
-                                      if (fd.ok()) fd_ = std::move(*fd);
-                                      done.store(true, std::memory_order_release);
-                                    });
-    EXPECT_TRUE(world.until([&] { return done.load(std::memory_order_acquire); }, {to}));
-    EXPECT_TRUE(fd_.valid());
-  }
-  void write(const void* bytes, size_t count) {
-    const char* at = static_cast<const char*>(bytes);
-    while (count > 0) {
-      const ssize_t sent = ::send(fd_.get(), at, count, MSG_NOSIGNAL);
-      if (sent < 0) {
-        ASSERT_TRUE(errno == EAGAIN || errno == EINTR) << std::strerror(errno);
-        pollfd ready{fd_.get(), POLLOUT, 0};
-        poll(&ready, 1, 100);
-        continue;
-      }
-      at += sent;
-      count -= static_cast<size_t>(sent);
-    }
-  }
-  void frame(const tcp::FrameHeader& header) {
-    std::array<std::byte, tcp::kFrameBytes> bytes;
-    tcp::encode_frame(header, bytes);
-    write(bytes.data(), bytes.size());
-  }
-  void data(uint8_t channel, uint32_t sequence, const std::vector<char>& payload) {
-    tcp::FrameHeader header;
-    header.channel = channel;
-    header.sequence = sequence;
-    header.fingerprint = sequence;
-    header.bytes = static_cast<uint32_t>(payload.size());
-    frame(header);
-    write(payload.data(), payload.size());
-  }
-  // The next frame, or nothing where none comes while the transport is driven. Payloads are
-  // skipped.
-  bool read(TcpWorld& world, tcp::FrameHeader* header) {
-    std::array<std::byte, tcp::kFrameBytes> bytes;
-    size_t got = 0;
-    const auto arrived = [&] {
-      const ssize_t count = recv(fd_.get(), bytes.data() + got, bytes.size() - got, MSG_DONTWAIT);
-      if (count > 0) got += static_cast<size_t>(count);
-      return got == bytes.size();
-    };
-    if (!world.until(arrived, {0})) return false;
-    Status parsed = tcp::parse_frame(bytes, header);
-    EXPECT_TRUE(parsed.ok()) << parsed.message();
-    return parsed.ok();
-  }
-  int fd() const { return fd_.get(); }
-  void hang_up() { fd_.reset(); }
-
- private:
-  net::Fd fd_;
-};
 
 Status failure_after(TcpWorld& world, const std::function<void(RawPeer&)>& act,
                      const ChannelShape& shape = kShape) {

@@ -3,7 +3,13 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
 
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <string>
@@ -12,6 +18,7 @@
 #include "base/env.h"
 #include "base/net/endpoint.h"
 #include "base/net/event_loop.h"
+#include "transports/tcp/frame.h"
 #include "transports/tcp/tcp_transport.h"
 
 namespace unisono::testing {
@@ -27,7 +34,8 @@ struct TcpRank {
 class TcpWorld {
  public:
   // `transports`: how many of the ranks get one; the others are left to the test as bare endpoints.
-  TcpWorld(int ranks, int transports) {
+  // `options`: of every transport, as after "tcp:".
+  TcpWorld(int ranks, int transports, const std::string& tcp_options = "") : options_(tcp_options) {
     auto loop = net::shared_event_loop();
     EXPECT_TRUE(loop.ok()) << loop.status().message();
     loop_ = *loop;
@@ -58,6 +66,7 @@ class TcpWorld {
     context.endpoint = ranks_[rank].endpoint.get();
     context.rank = rank;
     context.ranks = static_cast<int32_t>(ranks_.size());
+    context.options = options_;
     auto transport = make_tcp_transport(context);
     ASSERT_TRUE(transport.ok()) << transport.status().message();
     const std::vector<std::string> addresses(ranks_.size(), (*transport)->address());
@@ -102,6 +111,7 @@ class TcpWorld {
   }
 
  private:
+  const std::string options_;
   std::shared_ptr<net::EventLoop> loop_;
   std::vector<TcpRank> ranks_;
 };
@@ -121,5 +131,70 @@ inline bool holds(const Message& message, uint64_t index, size_t bytes) {
   return bytes == 0 ||
          std::equal(wanted.begin(), wanted.end(), reinterpret_cast<const char*>(message.data));
 }
+
+// The peer `rank` of a transport, played by the test on a raw authenticated socket. Higher than
+// rank 0, so it dials.
+class RawPeer {
+ public:
+  RawPeer(TcpWorld& world, int rank, int to) {
+    std::atomic<bool> done{false};
+    world.rank(rank).endpoint->dial(to, net::Purpose::kTcp, net::Via::kTcpOnly,
+                                    real_env().now_ns() + kPatienceNs,
+                                    [&](Result<net::Fd> fd, bool) {
+                                      if (fd.ok()) fd_ = std::move(*fd);
+                                      done.store(true, std::memory_order_release);
+                                    });
+    EXPECT_TRUE(world.until([&] { return done.load(std::memory_order_acquire); }, {to}));
+    EXPECT_TRUE(fd_.valid());
+  }
+  void write(const void* bytes, size_t count) {
+    const char* at = static_cast<const char*>(bytes);
+    while (count > 0) {
+      const ssize_t sent = ::send(fd_.get(), at, count, MSG_NOSIGNAL);
+      if (sent < 0) {
+        ASSERT_TRUE(errno == EAGAIN || errno == EINTR) << std::strerror(errno);
+        pollfd ready{fd_.get(), POLLOUT, 0};
+        poll(&ready, 1, 100);
+        continue;
+      }
+      at += sent;
+      count -= static_cast<size_t>(sent);
+    }
+  }
+  void frame(const tcp::FrameHeader& header) {
+    std::array<std::byte, tcp::kFrameBytes> bytes;
+    tcp::encode_frame(header, bytes);
+    write(bytes.data(), bytes.size());
+  }
+  void data(uint8_t channel, uint32_t sequence, const std::vector<char>& payload) {
+    tcp::FrameHeader header;
+    header.channel = channel;
+    header.sequence = sequence;
+    header.fingerprint = sequence;
+    header.bytes = static_cast<uint32_t>(payload.size());
+    frame(header);
+    write(payload.data(), payload.size());
+  }
+  // The next frame, or nothing where none comes while the transport is driven. Payloads are
+  // skipped.
+  bool read(TcpWorld& world, tcp::FrameHeader* header) {
+    std::array<std::byte, tcp::kFrameBytes> bytes;
+    size_t got = 0;
+    const auto arrived = [&] {
+      const ssize_t count = recv(fd_.get(), bytes.data() + got, bytes.size() - got, MSG_DONTWAIT);
+      if (count > 0) got += static_cast<size_t>(count);
+      return got == bytes.size();
+    };
+    if (!world.until(arrived, {0})) return false;
+    Status parsed = tcp::parse_frame(bytes, header);
+    EXPECT_TRUE(parsed.ok()) << parsed.message();
+    return parsed.ok();
+  }
+  int fd() const { return fd_.get(); }
+  void hang_up() { fd_.reset(); }
+
+ private:
+  net::Fd fd_;
+};
 
 }  // namespace unisono::testing

@@ -76,21 +76,31 @@ Status SendChannel::credit(uint32_t released) {
 }
 
 void SendChannel::wrote(uint64_t index, bool borrowed) {
-  written_ = index + 1;
-  if (!borrowed) return;
-  --borrowed_;
-  completed_ = std::max(completed_, borrowed_ == 0 ? accepted_ : index + 1);
+  if (index == written_) {
+    ++written_;
+    while (early_count_ > 0 && early_[written_ % shape_.slots]) {
+      early_[written_ % shape_.slots] = false;
+      --early_count_;
+      ++written_;
+    }
+  } else {
+    if (early_.empty()) early_.resize(shape_.slots);
+    early_[index % shape_.slots] = true;
+    ++early_count_;
+  }
+  if (borrowed) --borrowed_;
+  completed_ = borrowed_ == 0 ? accepted_ : std::max(completed_, written_);
 }
 
 RecvChannel::RecvChannel(PeerLink& link, uint8_t number) : link_(link), number_(number) {}
 
 Status RecvChannel::open(const ChannelShape& shape) {
-  const uint64_t count = held_messages();
-  if (count > shape.slots) {
-    return error(Code::kRemoteError, "{} messages on channel {} of {} slots", count, number_,
-                 shape.slots);
-  }
-  for (uint64_t i = 0; i < count; ++i) {
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    if (slots_[i].data == nullptr) continue;
+    if (i >= shape.slots) {
+      return error(Code::kRemoteError, "{} messages on channel {} of {} slots", i + 1, number_,
+                   shape.slots);
+    }
     if (slots_[i].header.bytes > shape.slice_bytes) {
       return error(Code::kRemoteError, "a message of {} B on channel {} with slices of {} B",
                    slots_[i].header.bytes, number_, shape.slice_bytes);
@@ -101,31 +111,49 @@ Status RecvChannel::open(const ChannelShape& shape) {
   return {};
 }
 
-Status RecvChannel::begin(const FrameHeader& header) {
-  if (header.everyone) {
-    return error(Code::kRemoteError, "a message to everyone on channel {}", header.channel);
-  }
-  if (header.sequence != static_cast<uint32_t>(received_)) {
+// Which message of the channel a frame brings, and that there is an empty slot for it.
+Status RecvChannel::find_slot(const FrameHeader& header, bool in_order, uint64_t* index) {
+  const auto ahead = static_cast<int32_t>(header.sequence - static_cast<uint32_t>(received_));
+  if (ahead < 0 || (in_order && ahead != 0)) {
     return error(Code::kRemoteError, "message {} of channel {} where {} was due", header.sequence,
                  number_, received_);
   }
+  *index = received_ + static_cast<uint32_t>(ahead);
   if (opened()) {
-    if (received_ - released_ >= shape_.slots) {
+    if (*index - released_ >= shape_.slots) {
       return error(Code::kRemoteError, "a message beyond the {} slots of channel {}", shape_.slots,
                    number_);
     }
-    if (header.bytes > shape_.slice_bytes) {
-      return error(Code::kRemoteError, "a message of {} B on channel {} with slices of {} B",
-                   header.bytes, number_, shape_.slice_bytes);
-    }
   } else {
-    TRY(link_.charge_unopened(header.bytes));
-    slots_.emplace_back();
+    if (*index >= kMaxUnopenedMessages) {
+      return error(Code::kRemoteError, "message {} of channel {}, which was never opened here",
+                   header.sequence, number_);
+    }
+    if (*index >= slots_.size()) slots_.resize(*index + 1);
   }
-  Slot& into = slot(received_);
+  if (slot(*index).data != nullptr) {
+    return error(Code::kRemoteError, "message {} of channel {} twice", header.sequence, number_);
+  }
+  return {};
+}
+
+Status RecvChannel::begin(const FrameHeader& header, bool in_order, uint64_t* index) {
+  if (header.everyone) {
+    return error(Code::kRemoteError, "a message to everyone on channel {}", header.channel);
+  }
+  TRY(find_slot(header, in_order, index));
+  if (!opened()) {
+    TRY(link_.charge_unopened(header.bytes));
+  } else if (header.bytes > shape_.slice_bytes) {
+    return error(Code::kRemoteError, "a message of {} B on channel {} with slices of {} B",
+                 header.bytes, number_, shape_.slice_bytes);
+  }
+  Slot& into = slot(*index);
   into.header = {header.fingerprint, header.bytes};
+  into.arrived = 0;
+  into.whole = false;
   // Only the message that the next lend will show may land in the posted buffer.
-  const bool next = received_ == released_ + (lent_ ? 1 : 0);
+  const bool next = *index == released_ + (lent_ ? 1 : 0);
   if (post_buffer_ != nullptr && next && header.bytes == post_bytes_) {
     into.data = post_buffer_;
   } else if (opened()) {
@@ -133,21 +161,18 @@ Status RecvChannel::begin(const FrameHeader& header) {
   } else {
     into.data = into.memory.ensure(std::max<uint32_t>(header.bytes, 64), link_.state());
   }
-  arriving_ = true;
-  arriving_bytes_ = header.bytes;
-  arrived_ = 0;
   return {};
 }
 
-std::byte* RecvChannel::landing() {
-  Slot& into = slot(received_);
+std::byte* RecvChannel::landing(uint64_t index) {
+  Slot& into = slot(index);
   std::byte* start = into.data == post_buffer_ ? post_buffer_ : into.memory.data();
-  return start + arrived_;
+  return start + into.arrived;
 }
 
-void RecvChannel::finish() {
-  arriving_ = false;
-  ++received_;
+void RecvChannel::finish(uint64_t index) {
+  slot(index).whole = true;
+  while (received_ - released_ < slots_.size() && slot(received_).whole) ++received_;
 }
 
 bool RecvChannel::lend(Message* message) {
@@ -165,7 +190,9 @@ bool RecvChannel::lend(Message* message) {
 void RecvChannel::release() {
   CHECK(lent_);
   lent_ = false;
-  slot(released_).data = nullptr;
+  Slot& from = slot(released_);
+  from.data = nullptr;
+  from.whole = false;
   ++released_;
   link_.owe(*this);
 }
@@ -183,22 +210,23 @@ void RecvChannel::cancel_post() {
 // The posted buffer goes back to its owner: what has landed there moves to the message's slot.
 void RecvChannel::reclaim_post() {
   const uint64_t index = released_ + (lent_ ? 1 : 0);
-  const bool whole = index < received_;
-  if (whole || (arriving_ && index == received_)) {
+  if (index - released_ < slots_.size() && slot(index).data == post_buffer_) {
     Slot& into = slot(index);
-    if (into.data == post_buffer_) {
-      std::byte* own =
-          ensure_slot(into.memory, into.header.bytes, shape_.slice_bytes, link_.state());
-      std::memcpy(own, post_buffer_, whole ? into.header.bytes : arrived_);
-      into.data = own;
-    }
+    std::byte* own = ensure_slot(into.memory, into.header.bytes, shape_.slice_bytes, link_.state());
+    std::memcpy(own, post_buffer_, into.arrived);
+    into.data = own;
   }
   post_buffer_ = nullptr;
 }
 
+uint64_t RecvChannel::held_messages() const {
+  return static_cast<uint64_t>(std::count_if(slots_.begin(), slots_.end(),
+                                             [](const Slot& one) { return one.data != nullptr; }));
+}
+
 uint64_t RecvChannel::held_bytes() const {
-  uint64_t sum = arriving_ ? arriving_bytes_ : 0;
-  for (uint64_t i = released_; i < received_; ++i) sum += slots_[i % slots_.size()].header.bytes;
+  uint64_t sum = 0;
+  for (const Slot& one : slots_) sum += one.data != nullptr ? one.header.bytes : 0;
   return sum;
 }
 

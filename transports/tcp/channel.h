@@ -76,7 +76,8 @@ class SendChannel final : public SendEnd {
   void settle() {
     if (borrowed_ == 0) completed_ = accepted_;
   }
-  // The kernel has all of message `index` (or never needs it, where the peer has left).
+  // The kernel has all of message `index` (or never needs it, where the peer has left). On several
+  // sockets later messages may be written before earlier ones.
   void wrote(uint64_t index, bool borrowed);
 
  private:
@@ -86,7 +87,9 @@ class SendChannel final : public SendEnd {
   const uint8_t number_;
   const ChannelShape shape_;
   uint64_t accepted_ = 0, completed_ = 0;
-  uint64_t written_ = 0;       // messages that the kernel has whole
+  uint64_t written_ = 0;     // messages that the kernel has whole, without a gap
+  std::vector<bool> early_;  // written beyond the gap, by index mod slots; made when needed
+  size_t early_count_ = 0;
   uint64_t released_ = 0;      // by the reader, as far as told
   uint64_t borrowed_ = 0;      // accepted ones that still need the caller's memory
   std::vector<Buffer> slots_;  // for reserve(); made at its first call
@@ -107,19 +110,19 @@ class RecvChannel final : public RecvEnd {
   // Gives the shape to a channel that may hold messages already; an error if they do not fit it.
   Status open(const ChannelShape& shape);
 
-  // The link's side: a message begins (the header was parsed), bytes arrive at landing(), until
-  // missing() is 0.
-  Status begin(const FrameHeader& header);
-  std::byte* landing();
-  uint32_t missing() const { return arriving_bytes_ - arrived_; }
-  void arrived(uint32_t bytes) { arrived_ += bytes; }
-  void finish();
+  // The socket's side: a message begins (the header was parsed), its bytes arrive at landing(),
+  // until missing() is 0. With `in_order` it must be the next one: a single socket keeps order.
+  Status begin(const FrameHeader& header, bool in_order, uint64_t* index);
+  std::byte* landing(uint64_t index);
+  uint32_t missing(uint64_t index) { return slot(index).header.bytes - slot(index).arrived; }
+  void arrived(uint64_t index, uint32_t bytes) { slot(index).arrived += bytes; }
+  void finish(uint64_t index);
 
   uint64_t released() const { return released_; }
   uint64_t unreported() const { return released_ - reported_; }
   void reported() { reported_ = released_; }
   // Received, whole or in part, and not released.
-  uint64_t held_messages() const { return received_ - released_ + (arriving_ ? 1 : 0); }
+  uint64_t held_messages() const;
   uint64_t held_bytes() const;
 
   bool owing = false;  // the link's mark: waits in its list of channels with unreported releases
@@ -128,20 +131,21 @@ class RecvChannel final : public RecvEnd {
   struct Slot {
     Buffer memory;
     MessageHeader header;
-    const std::byte* data = nullptr;  // memory, or the posted buffer
+    const std::byte* data = nullptr;  // memory, or the posted buffer; null: the slot is empty
+    uint32_t arrived = 0;             // of header.bytes
+    bool whole = false;
   };
   Slot& slot(uint64_t index) { return slots_[index % slots_.size()]; }
+  Status find_slot(const FrameHeader& header, bool in_order, uint64_t* index);
   void reclaim_post();
 
   PeerLink& link_;
   const uint8_t number_;
   ChannelShape shape_{0, 0};
   std::vector<Slot> slots_;  // before open(): one a message
-  uint64_t received_ = 0;    // whole messages
+  uint64_t received_ = 0;    // whole messages, without a gap
   uint64_t released_ = 0, reported_ = 0;
   bool lent_ = false;
-  bool arriving_ = false;  // message number received_ is under way
-  uint32_t arriving_bytes_ = 0, arrived_ = 0;
   std::byte* post_buffer_ = nullptr;  // of the message after the lent one
   uint32_t post_bytes_ = 0;
 };

@@ -75,11 +75,13 @@ Status parse_frame(std::span<const std::byte, kFrameBytes> in, FrameHeader* head
     return wrong("released without a credit", parsed.released);
   }
   if (parsed.kind != FrameKind::kData &&
-      (parsed.bytes != 0 || parsed.sequence != 0 || parsed.fingerprint != 0 ||
-       parsed.channel != 0 || parsed.everyone)) {
+      (parsed.bytes != 0 || parsed.sequence != 0 || parsed.fingerprint != 0 || parsed.everyone)) {
     return wrong("kind with data's fields", kind);
   }
-  if (parsed.kind == FrameKind::kCredit && !parsed.has_credit) return wrong("credit", 0);
+  if (parsed.kind == FrameKind::kCredit) {
+    if (!parsed.has_credit) return wrong("credit", 0);
+    if (parsed.channel != 0) return wrong("credit with a channel", parsed.channel);
+  }
   *header = parsed;
   return {};
 }

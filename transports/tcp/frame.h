@@ -25,7 +25,8 @@ struct FrameHeader {
   FrameKind kind = FrameKind::kData;
   bool everyone = false;       // of a channel with several readers
   bool has_credit = false;     // credit_channel and released count
-  uint8_t channel = 0;         // data: the channel's number
+  uint8_t channel = 0;         // data: the channel's number. Farewell: on how many sockets more
+                               // the writer says it
   uint8_t credit_channel = 0;  // a channel of the opposite direction ...
   uint32_t released =
       0;  // ... and how many of its messages its reader has released since it was opened, mod 2^32

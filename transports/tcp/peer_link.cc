@@ -1,41 +1,39 @@
 #include "transports/tcp/peer_link.h"
 
-#include <sys/socket.h>
-#include <sys/uio.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <utility>
 
-#include "base/log.h"
-
 namespace unisono::tcp {
-namespace {
 
-constexpr size_t kInputBytes = 16384;
-// While a long payload arrives, so much of what follows it is read along: the next header without a
-// system call of its own, and little that must be copied again.
-constexpr size_t kReadAheadBytes = 4096;
-constexpr uint32_t kLongPayloadBytes = 32768;
-
-bool would_block(int error_number) {
-  return error_number == EAGAIN || error_number == EWOULDBLOCK || error_number == EINTR;
+PeerLink::PeerLink(int32_t peer, int sockets, LinkState& state) : peer_(peer), state_(state) {
+  for (int i = 0; i < sockets; ++i) streams_.push_back(std::make_unique<Stream>(*this));
 }
 
-}  // namespace
+bool PeerLink::attach(net::Fd fd) {
+  const auto next = std::find_if(streams_.begin(), streams_.end(),
+                                 [](const auto& stream) { return !stream->was_up(); });
+  if (next == streams_.end()) return false;
+  Status attached = (*next)->attach(std::move(fd));
+  if (!attached.ok()) fail(attached.annotate(fmt::format("tcp: link to rank {}", peer_)));
+  return true;
+}
 
-PeerLink::PeerLink(int32_t peer, LinkState& state) : peer_(peer), state_(state) {}
+bool PeerLink::up() const {
+  return std::any_of(streams_.begin(), streams_.end(), [](const auto& one) { return one->up(); });
+}
 
-void PeerLink::attach(net::Fd fd) {
-  net::tune_tcp(fd.get());
-  if (Status added = state_.waiter->add_fd(fd.get()); !added.ok()) {
-    fail(added.annotate(fmt::format("tcp: link to rank {}", peer_)));
-    return;
-  }
-  fd_ = std::move(fd);
-  was_up_ = true;
-  (void)input_.ensure(kInputBytes, state_);
+bool PeerLink::idle() const {
+  return std::all_of(streams_.begin(), streams_.end(), [](const auto& one) { return one->idle(); });
+}
+
+bool PeerLink::peer_left() const {
+  int count = 0;
+  for (const auto& stream : streams_) count += stream->farewell_received() ? 1 : 0;
+  return count > 0 && count >= farewells_due_;
+}
+
+bool PeerLink::accepts() const {
+  return state_.status.ok() && farewells_due_ == 0 && !farewell_said_;
 }
 
 Result<SendChannel*> PeerLink::open_send(uint8_t number, const ChannelShape& shape) {
@@ -78,111 +76,29 @@ Status PeerLink::charge_unopened(uint32_t bytes) {
 }
 
 bool PeerLink::progress() {
-  if (!up() || !state_.status.ok()) return false;
-  bool moved = receive();
-  if (credit_due_) report_credits(false);
-  if (!queue_.empty()) moved |= flush();
+  if (!state_.status.ok()) return false;
+  bool moved = false;
+  for (const auto& stream : streams_) {
+    moved |= stream->progress();
+    if (!state_.status.ok()) return true;
+  }
+  if (credit_due_ && first().up()) {
+    report_credits(false);
+    if (!first().idle()) moved |= first().flush();
+  }
   return moved;
 }
 
 void PeerLink::arm() {
-  if (!up() || !state_.status.ok()) return;
-  if (!owing_.empty()) {
+  if (!state_.status.ok()) return;
+  if (!owing_.empty() && first().up()) {
     report_credits(true);
-    flush();
+    first().flush();
   }
-  const bool wanted = !queue_.empty() && !output_failed_;
-  if (up() && wanted != wants_writable_) {
-    wants_writable_ = wanted;
-    state_.waiter->modify_fd(fd_.get(), wanted);
-  }
+  for (const auto& stream : streams_) stream->arm();
 }
 
-// ---- input ----
-
-// One system call, two where the first read a header and its long payload is still in the kernel.
-bool PeerLink::receive() {
-  bool moved = false;
-  for (int turn = 0; turn < 2; ++turn) {
-    iovec parts[2];
-    int count = 0;
-    size_t direct = 0;
-    size_t ahead = kInputBytes;
-    if (arriving_ != nullptr) {
-      direct = std::min<size_t>(arriving_->missing(), kPieceBytes);
-      parts[count++] = {arriving_->landing(), direct};
-      if (arriving_->missing() > kLongPayloadBytes) ahead = kReadAheadBytes;
-    } else if (input_begin_ != 0) {  // at most a part of a header is left over
-      std::memmove(input_.data(), input_.data() + input_begin_, input_end_ - input_begin_);
-      input_end_ -= std::exchange(input_begin_, 0);
-    }
-    const bool whole = arriving_ == nullptr || direct == arriving_->missing();
-    if (whole) parts[count++] = {input_.data() + input_end_, ahead - input_end_};
-    ssize_t got = 0;
-    if (count == 1) {
-      got = recv(fd_.get(), parts[0].iov_base, parts[0].iov_len, MSG_DONTWAIT);
-    } else {
-      msghdr message{};
-      message.msg_iov = parts;
-      message.msg_iovlen = 2;
-      got = recvmsg(fd_.get(), &message, MSG_DONTWAIT);
-    }
-    if (got <= 0) {
-      if (got < 0 && would_block(errno)) return moved;
-      input_ended(got < 0 ? errno : 0);
-      return true;
-    }
-    moved = true;
-    const size_t asked = parts[0].iov_len + (count == 2 ? parts[1].iov_len : 0);
-    distribute(static_cast<size_t>(got), direct);
-    if (static_cast<size_t>(got) < asked || arriving_ == nullptr || !up()) break;
-  }
-  return moved;
-}
-
-void PeerLink::distribute(size_t bytes, size_t direct) {
-  if (direct > 0) {
-    const size_t landed = std::min(bytes, direct);
-    arriving_->arrived(static_cast<uint32_t>(landed));
-    bytes -= landed;
-    if (arriving_->missing() == 0) std::exchange(arriving_, nullptr)->finish();
-  }
-  input_end_ += bytes;
-  if (bytes > 0) parse();
-}
-
-void PeerLink::parse() {
-  while (input_end_ - input_begin_ >= kFrameBytes) {
-    FrameHeader frame;
-    const std::byte* at = input_.data() + input_begin_;
-    Status understood =
-        parse_frame(std::span<const std::byte, kFrameBytes>(at, kFrameBytes), &frame);
-    if (understood.ok()) understood = handle(frame);
-    if (!understood.ok()) {
-      fail(understood.annotate(fmt::format("tcp: rank {}", peer_)));
-      return;
-    }
-    input_begin_ += kFrameBytes;
-    if (frame.kind != FrameKind::kData) continue;
-    RecvChannel& channel = *receivers_[frame.channel];
-    const size_t here = std::min<size_t>(frame.bytes, input_end_ - input_begin_);
-    if (here > 0) {
-      std::memcpy(channel.landing(), input_.data() + input_begin_, here);
-      channel.arrived(static_cast<uint32_t>(here));
-      input_begin_ += here;
-    }
-    if (channel.missing() > 0) {
-      arriving_ = &channel;
-      break;
-    }
-    channel.finish();
-  }
-  if (input_begin_ == input_end_) input_begin_ = input_end_ = 0;
-}
-
-Status PeerLink::handle(const FrameHeader& frame) {
-  if (farewell_received_)
-    return error(Code::kRemoteError, "malformed stream: a frame after the last");
+Status PeerLink::handle(const FrameHeader& frame, Arriving* message) {
   if (frame.has_credit) {
     SendChannel* sender = senders_[frame.credit_channel].get();
     if (sender == nullptr) {
@@ -191,151 +107,63 @@ Status PeerLink::handle(const FrameHeader& frame) {
     }
     TRY(sender->credit(frame.released));
   }
-  if (frame.kind == FrameKind::kFarewell) farewell_received_ = true;
+  if (frame.kind == FrameKind::kFarewell) {
+    if (frame.channel >= streams_.size()) {
+      return error(Code::kRemoteError, "malformed stream: a farewell on {} sockets of {}",
+                   frame.channel + 1, streams_.size());
+    }
+    farewells_due_ = std::max(farewells_due_, frame.channel + 1);
+  }
   if (frame.kind != FrameKind::kData) return {};
   auto& receiver = receivers_[frame.channel];
   if (receiver == nullptr) receiver = std::make_unique<RecvChannel>(*this, frame.channel);
-  return receiver->begin(frame);
+  message->channel = receiver.get();
+  return receiver->begin(frame, streams_.size() == 1, &message->index);
 }
 
-void PeerLink::input_ended(int error_number) {
-  // A reset that follows a farewell only says that the peer no longer reads.
-  const bool orderly = farewell_received_ && arriving_ == nullptr && input_begin_ == input_end_;
-  if (orderly) {
-    drop_queue();
-    close_socket();
-    return;
+// Short messages keep to the first socket; a long one takes the emptiest, in turn where several
+// are.
+Stream& PeerLink::stream_for(uint32_t bytes) {
+  if (streams_.size() == 1 || bytes < kSpreadBytes) return first();
+  Stream* best = &first();
+  for (size_t i = 0; i < streams_.size(); ++i) {
+    Stream& stream = *streams_[(turn_ + i) % streams_.size()];
+    if (!stream.up() || stream.output_failed()) continue;
+    if (!best->up() || stream.queued_bytes() < best->queued_bytes() || i == 0) best = &stream;
   }
-  const int cause = error_number != 0 ? error_number : output_error_;
-  fail(error(Code::kRemoteError,
-             "tcp: rank {} closed its link without a farewell: it died or gave up{}{}", peer_,
-             cause != 0 ? ": " : "", cause != 0 ? std::strerror(cause) : ""));
-}
-
-// ---- output ----
-
-// Bytes that the kernel took, of head and payload.
-size_t PeerLink::write_now(std::span<const std::byte, kFrameBytes> head, const std::byte* data,
-                           uint32_t bytes) {
-  constexpr size_t kInlineBytes =
-      1024;  // below, copying beside the header is cheaper than a second part
-  ssize_t sent = 0;
-  if (bytes <= kInlineBytes) {
-    std::array<std::byte, kFrameBytes + kInlineBytes> frame;
-    std::memcpy(frame.data(), head.data(), kFrameBytes);
-    if (bytes > 0) std::memcpy(frame.data() + kFrameBytes, data, bytes);
-    sent = ::send(fd_.get(), frame.data(), kFrameBytes + bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
-  } else {
-    iovec parts[2] = {{const_cast<std::byte*>(head.data()), kFrameBytes},
-                      {const_cast<std::byte*>(data), std::min<size_t>(bytes, kPieceBytes)}};
-    msghdr message{};
-    message.msg_iov = parts;
-    message.msg_iovlen = 2;
-    sent = sendmsg(fd_.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
-  }
-  if (sent >= 0) return static_cast<size_t>(sent);
-  if (!would_block(errno)) output_broke(errno);
-  return 0;
+  ++turn_;
+  return *best;
 }
 
 bool PeerLink::send(SendChannel& channel, const MessageHeader& header, const std::byte* data,
                     Ownership ownership) {
-  Outgoing out;
+  Stream& stream = stream_for(header.bytes);
   FrameHeader frame;
   frame.kind = FrameKind::kData;
   frame.channel = channel.number();
   frame.bytes = header.bytes;
   frame.fingerprint = header.fingerprint;
-  out.index = channel.accept();
-  frame.sequence = static_cast<uint32_t>(out.index);
-  take_credit(&frame);
-  encode_frame(frame, out.head);
-  if (up() && queue_.empty() && !output_failed_) {
-    out.done = write_now(out.head, data, header.bytes);
-    if (out.done == kFrameBytes + header.bytes) {
-      channel.wrote(out.index, false);
-      channel.settle();
-      return true;
-    }
+  const uint64_t index = channel.accept();
+  frame.sequence = static_cast<uint32_t>(index);
+  if (&stream == &first()) take_credit(&frame);
+  std::array<std::byte, kFrameBytes> head;
+  encode_frame(frame, head);
+  const size_t done = stream.write(head, data, header.bytes);
+  if (done == kFrameBytes + header.bytes) {
+    channel.wrote(index, false);
+    channel.settle();
+    return true;
   }
-  out.channel = &channel;
-  out.data = data;
-  out.bytes = header.bytes;
-  if (ownership == Ownership::kCaller && header.bytes > 0) {
-    if (header.bytes <= kCopyBytes) {
-      out.copy = std::make_unique_for_overwrite<std::byte[]>(header.bytes);
-      std::memcpy(out.copy.get(), data, header.bytes);
-      out.data = out.copy.get();
-    } else {
-      out.borrowed = true;
-      channel.borrow();
-    }
-  }
-  const bool free = !out.borrowed;
-  queue_.push_back(std::move(out));
+  stream.enqueue({.head = head,
+                  .data = data,
+                  .bytes = header.bytes,
+                  .callers = ownership == Ownership::kCaller,
+                  .channel = &channel,
+                  .index = index,
+                  .done = done});
+  const bool free = ownership == Ownership::kSlot || header.bytes <= kCopyBytes;
   if (free) channel.settle();
   return free;
-}
-
-// Up to 16 parts and kPieceBytes in one system call.
-bool PeerLink::flush() {
-  if (!up() || output_failed_ || queue_.empty()) return false;
-  std::array<iovec, 16> parts;
-  size_t count = 0, offered = 0;
-  for (auto out = queue_.begin(); out != queue_.end() && count + 2 <= parts.size(); ++out) {
-    if (offered >= kPieceBytes) break;
-    size_t done = out->done;
-    if (done < kFrameBytes) {
-      parts[count++] = {out->head.data() + done, kFrameBytes - done};
-      offered += kFrameBytes - done;
-      done = kFrameBytes;
-    }
-    const size_t left = std::min(kFrameBytes + out->bytes - done, kPieceBytes);
-    if (left == 0) continue;
-    parts[count++] = {const_cast<std::byte*>(out->data) + (done - kFrameBytes), left};
-    offered += left;
-    if (done + left < kFrameBytes + out->bytes) break;  // cut: nothing may follow it
-  }
-  msghdr message{};
-  message.msg_iov = parts.data();
-  message.msg_iovlen = count;
-  const ssize_t sent = sendmsg(fd_.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
-  if (sent < 0) {
-    if (!would_block(errno)) output_broke(errno);
-    return false;
-  }
-  return settle_written(static_cast<size_t>(sent));
-}
-
-bool PeerLink::settle_written(size_t bytes) {
-  const bool moved = bytes > 0;
-  while (!queue_.empty()) {
-    Outgoing& out = queue_.front();
-    const size_t left = kFrameBytes + out.bytes - out.done;
-    if (bytes < left) {
-      out.done += bytes;
-      break;
-    }
-    bytes -= left;
-    if (out.channel != nullptr) out.channel->wrote(out.index, out.borrowed);
-    queue_.pop_front();
-  }
-  return moved;
-}
-
-// The peer no longer reads. Whether it left in order or died is what its own bytes say: reading
-// goes on.
-void PeerLink::output_broke(int error_number) {
-  output_failed_ = true;
-  output_error_ = error_number;
-}
-
-// The peer left and discards what it is sent: these messages are complete.
-void PeerLink::drop_queue() {
-  for (const Outgoing& out : queue_) {
-    if (out.channel != nullptr) out.channel->wrote(out.index, out.borrowed);
-  }
-  queue_.clear();
 }
 
 // ---- credit ----
@@ -373,50 +201,45 @@ void PeerLink::report_credits(bool all) {
     FrameHeader frame;
     frame.kind = FrameKind::kCredit;
     take_credit(&frame);
-    Outgoing out;
+    Stream::Outgoing out;
     encode_frame(frame, out.head);
-    if (queue_.empty() && !output_failed_) out.done = write_now(out.head, nullptr, 0);
-    if (out.done < kFrameBytes) queue_.push_back(std::move(out));
+    out.done = first().write(out.head, nullptr, 0);
+    if (out.unsent() > 0) first().enqueue(std::move(out));
   }
 }
 
 // ---- the end ----
 
 void PeerLink::say_farewell() {
-  if (!up() || farewell_sent_ || output_failed_) return;
-  FrameHeader frame;
-  frame.kind = FrameKind::kFarewell;
-  take_credit(&frame);
-  Outgoing out;
-  encode_frame(frame, out.head);
-  queue_.push_back(std::move(out));
-  farewell_sent_ = true;
-  flush();
+  if (farewell_said_) return;
+  const auto usable = [](const auto& one) { return one->up() && !one->output_failed(); };
+  const auto count = std::count_if(streams_.begin(), streams_.end(), usable);
+  for (const auto& stream : streams_) {
+    if (!usable(stream)) continue;
+    FrameHeader frame;
+    frame.kind = FrameKind::kFarewell;
+    frame.channel = static_cast<uint8_t>(count - 1);
+    if (stream.get() == &first()) take_credit(&frame);
+    Stream::Outgoing out;
+    encode_frame(frame, out.head);
+    stream->say_farewell(std::move(out));
+    farewell_said_ = true;
+  }
 }
 
 size_t PeerLink::unsent_messages() const {
-  return static_cast<size_t>(std::count_if(
-      queue_.begin(), queue_.end(), [](const Outgoing& out) { return out.channel != nullptr; }));
+  size_t count = 0;
+  for (const auto& stream : streams_) count += stream->unsent_messages();
+  return count;
 }
 
 void PeerLink::mute() {
-  if (up() && !std::exchange(muted_, true)) state_.waiter->remove_fd(fd_.get());
-}
-
-net::Fd PeerLink::detach() {
-  mute();
-  queue_.clear();
-  return std::move(fd_);
-}
-
-void PeerLink::close_socket() {
-  mute();
-  fd_.reset();
+  for (const auto& stream : streams_) stream->mute();
 }
 
 void PeerLink::fail(Status failure) {
   state_.fail(std::move(failure));
-  close_socket();
+  for (const auto& stream : streams_) stream->close_socket();
 }
 
 }  // namespace unisono::tcp

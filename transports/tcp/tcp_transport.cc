@@ -2,6 +2,8 @@
 
 #include <poll.h>
 
+#include <algorithm>
+#include <charconv>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -16,15 +18,27 @@ namespace unisono {
 namespace tcp {
 namespace {
 
-constexpr std::string_view kAddress = "unisono-tcp/1";
+// Behind it the number of sockets a peer that the rank was asked for.
+constexpr std::string_view kAddress = "unisono-tcp/2 sockets=";
+constexpr int kMaxSockets = 16;
 constexpr uint32_t kMaxSlots = 1024;
 // The communicator has deadlines of its own; this one only keeps a dial from living for ever.
 constexpr int64_t kDialNs = 300'000'000'000;
 constexpr int64_t kFlushNs = 1'000'000'000;
 
+// 0: not a number of sockets.
+int parse_sockets(std::string_view text) {
+  int sockets = 0;
+  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), sockets);
+  const bool good = problem == std::errc() && end == text.data() + text.size() && sockets >= 1 &&
+                    sockets <= kMaxSockets;
+  return good ? sockets : 0;
+}
+
 class TcpTransport final : public Transport {
  public:
-  explicit TcpTransport(const TransportContext& context) : context_(context) {
+  TcpTransport(const TransportContext& context, int sockets)
+      : context_(context), sockets_(sockets) {
     caps_.name = "tcp";
     caps_.slice_bytes = 256u << 10;
     caps_.slots = 4;
@@ -40,7 +54,7 @@ class TcpTransport final : public Transport {
   ~TcpTransport() override { close(); }
 
   const TransportCaps& caps() const override { return caps_; }
-  std::string address() const override { return std::string(kAddress); }
+  std::string address() const override { return fmt::format("{}{}", kAddress, sockets_); }
   Status connect(std::span<const std::string> addresses) override;
   bool reaches(int32_t peer) const override {
     return peer >= 0 && peer < context_.ranks && peer != context_.rank && !reachable_.empty() &&
@@ -81,6 +95,7 @@ class TcpTransport final : public Transport {
   void flush_all();
 
   const TransportContext context_;
+  int sockets_;  // a peer; after connect: the least that any rank was asked for
   TransportCaps caps_;
   LinkState state_;
   std::shared_ptr<Mailbox> mailbox_;
@@ -97,11 +112,17 @@ Status TcpTransport::connect(std::span<const std::string> addresses) {
                  addresses.size(), context_.ranks);
   }
   for (size_t peer = 0; peer < addresses.size(); ++peer) {
-    if (!addresses[peer].empty() && addresses[peer] != kAddress) {
+    const std::string& address = addresses[peer];
+    reachable_.push_back(!address.empty());
+    if (address.empty()) continue;
+    const int sockets = address.starts_with(kAddress)
+                            ? parse_sockets(std::string_view(address).substr(kAddress.size()))
+                            : 0;
+    if (sockets == 0) {
       return error(Code::kRemoteError, "tcp: rank {} speaks another version ({} bytes)", peer,
-                   addresses[peer].size());
+                   address.size());
     }
-    reachable_.push_back(!addresses[peer].empty());
+    sockets_ = std::min(sockets_, sockets);
   }
   if (context_.endpoint == nullptr) return {};
   context_.endpoint->on_accept(net::Purpose::kTcp, [mailbox = mailbox_, rank = context_.rank,
@@ -118,18 +139,20 @@ Status TcpTransport::connect(std::span<const std::string> addresses) {
 
 PeerLink& TcpTransport::link(int32_t peer) {
   auto& link = links_[static_cast<size_t>(peer)];
-  if (link == nullptr) link = std::make_unique<PeerLink>(peer, state_);
+  if (link == nullptr) link = std::make_unique<PeerLink>(peer, sockets_, state_);
   return *link;
 }
 
 void TcpTransport::dial(PeerLink& link) {
   if (link.dialled || link.peer() > context_.rank) return;
   link.dialled = true;
-  context_.endpoint->dial(link.peer(), net::Purpose::kTcp, net::Via::kTcpOnly,
-                          context_.env->now_ns() + kDialNs,
-                          [mailbox = mailbox_, peer = link.peer()](Result<net::Fd> fd, bool) {
-                            mailbox->deliver(peer, std::move(fd));
-                          });
+  for (int i = 0; i < sockets_; ++i) {
+    context_.endpoint->dial(link.peer(), net::Purpose::kTcp, net::Via::kTcpOnly,
+                            context_.env->now_ns() + kDialNs,
+                            [mailbox = mailbox_, peer = link.peer()](Result<net::Fd> fd, bool) {
+                              mailbox->deliver(peer, std::move(fd));
+                            });
+  }
 }
 
 Result<PeerLink*> TcpTransport::usable_link(const ChannelKey& key, int32_t peer,
@@ -182,12 +205,12 @@ bool TcpTransport::take_arrivals() {
       continue;
     }
     PeerLink& to = link(arrival.peer);
-    if (to.was_up()) {
-      log_warn("tcp: rank {} made a second link; refused", arrival.peer);
+    const bool is_first = !to.was_up();
+    if (!to.attach(std::move(*arrival.fd))) {
+      log_warn("tcp: rank {} made more links than the {} agreed; refused", arrival.peer, sockets_);
       continue;
     }
-    to.attach(std::move(*arrival.fd));
-    if (to.up()) active_.push_back(&to);
+    if (is_first && to.up()) active_.push_back(&to);
   }
   return true;
 }
@@ -221,9 +244,11 @@ void TcpTransport::flush_all() {
     for (auto& link : links_) {
       if (link == nullptr) continue;
       if (link->up()) link->say_farewell();
-      if (link->idle() || link->output_failed()) continue;
-      ++unsent;
-      if (link->up()) waits.push_back({link->fd(), POLLIN | POLLOUT, 0});
+      for (const auto& stream : link->streams()) {
+        if (stream->idle() || stream->output_failed()) continue;
+        ++unsent;
+        if (stream->up()) waits.push_back({stream->fd(), POLLIN | POLLOUT, 0});
+      }
     }
     if (unsent == 0 || context_.env->now_ns() >= deadline_ns) return;
     (void)poll(waits.data(), waits.size(), 5);
@@ -244,8 +269,12 @@ void TcpTransport::close() {
     } else if (const size_t unsent = link->unsent_messages(); unsent > 0 && state_.status.ok()) {
       log_warn("tcp: closing with {} messages to rank {} unsent", unsent, link->peer());
     }
-    net::Fd fd = link->detach();
-    if (fd.valid()) retire(context_.endpoint->loop(), std::move(fd), false);
+    for (const auto& stream : link->streams()) {
+      // One that came after the farewell has carried nothing: it only needs its own.
+      const bool unused = stream->idle() && !stream->farewell_sent() && !stream->output_failed();
+      net::Fd fd = stream->detach();
+      if (fd.valid()) retire(context_.endpoint->loop(), std::move(fd), unused);
+    }
   }
 }
 
@@ -276,10 +305,19 @@ Result<std::unique_ptr<Transport>> make_tcp_transport(const TransportContext& co
       (context.endpoint == nullptr && context.ranks > 1)) {
     return error(Code::kInvalidUsage, "tcp: needs an environment, a waiter and an endpoint");
   }
+  constexpr std::string_view kSockets = "sockets=";
+  int sockets = 1;
   if (!context.options.empty()) {
-    return error(Code::kInvalidArgument, "tcp: unknown option '{}'", context.options);
+    sockets = context.options.starts_with(kSockets)
+                  ? tcp::parse_sockets(std::string_view(context.options).substr(kSockets.size()))
+                  : 0;
+    if (sockets == 0) {
+      return error(Code::kInvalidArgument,
+                   "tcp: unknown option '{}'; there is sockets=N, from 1 to {}", context.options,
+                   tcp::kMaxSockets);
+    }
   }
-  return std::unique_ptr<Transport>(std::make_unique<tcp::TcpTransport>(context));
+  return std::unique_ptr<Transport>(std::make_unique<tcp::TcpTransport>(context, sockets));
 }
 
 }  // namespace unisono
