@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "ddp/reducer/half.h"
+#include "ddp/reducer/half_x86.h"
 
 namespace unisono::ddp {
 namespace {
@@ -41,14 +42,16 @@ void back_to_front(void* data, size_t count, Function function) {
 }
 
 template <class Wide>
-void narrow_from(void* data, size_t count, uniDataType_t narrow_type, float factor) {
+void narrow_from(void* data, size_t count, uniDataType_t narrow_type, float divisor) {
   if (narrow_type == uniFloat16) {
-    front_to_back<Wide, uint16_t>(data, data, count, [factor](Wide value) {
-      return float_to_float16(static_cast<float>(value) * factor);
+    front_to_back<Wide, uint16_t>(data, data, count, [divisor](Wide value) {
+      const uint16_t cast = float_to_float16(static_cast<float>(value));
+      return float_to_float16(float16_to_float(cast) / divisor);
     });
   } else {
-    front_to_back<Wide, uint16_t>(data, data, count, [factor](Wide value) {
-      return float_to_bfloat16(static_cast<float>(value) * factor);
+    front_to_back<Wide, uint16_t>(data, data, count, [divisor](Wide value) {
+      const uint16_t cast = float_to_bfloat16(static_cast<float>(value));
+      return float_to_bfloat16(bfloat16_to_float(cast) / divisor);
     });
   }
 }
@@ -86,16 +89,17 @@ void scale(void* to, const void* from, size_t count, uniDataType_t type, double 
   }
 }
 
-void narrow(void* data, size_t count, uniDataType_t type, uniDataType_t narrow_type,
-            double factor) {
-  const auto single = static_cast<float>(factor);
-  if (type == uniFloat32) return narrow_from<float>(data, count, narrow_type, single);
-  narrow_from<double>(data, count, narrow_type, single);
+void narrow(void* data, size_t count, uniDataType_t type, uniDataType_t narrow_type, int divisor) {
+  const auto single = static_cast<float>(divisor);
+  if (type == uniFloat64) return narrow_from<double>(data, count, narrow_type, single);
+  if (has_x86_halves()) return narrow_by_x86(data, count, narrow_type, single);
+  narrow_from<float>(data, count, narrow_type, single);
 }
 
 void widen(void* data, size_t count, uniDataType_t type, uniDataType_t narrow_type) {
-  if (type == uniFloat32) return widen_to<float>(data, count, narrow_type);
-  widen_to<double>(data, count, narrow_type);
+  if (type == uniFloat64) return widen_to<double>(data, count, narrow_type);
+  if (has_x86_halves()) return widen_by_x86(data, count, narrow_type);
+  widen_to<float>(data, count, narrow_type);
 }
 
 }  // namespace unisono::ddp

@@ -18,9 +18,10 @@ inline bool is_divided_before_sum(uniDataType_t type) {
 // other overlap is not.
 void scale(void* to, const void* from, size_t count, uniDataType_t type, double factor);
 
-// In place: `count` float32 or float64 at data become as many 16-bit elements at its front, each
-// times factor.
-void narrow(void* data, size_t count, uniDataType_t type, uniDataType_t narrow_type, double factor);
+// In place: `count` float32 or float64 at data become as many 16-bit elements at its front: cast,
+// then divided and rounded again. In that order, since PyTorch's hooks do so: the other order
+// differs among float16's subnormals, and where divisor is no power of two.
+void narrow(void* data, size_t count, uniDataType_t type, uniDataType_t narrow_type, int divisor);
 // Back again: the 16-bit elements at the front of data fill `count` of type.
 void widen(void* data, size_t count, uniDataType_t type, uniDataType_t narrow_type);
 

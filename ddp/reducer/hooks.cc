@@ -15,7 +15,7 @@ struct Step {
   void* data;
   size_t count;
   uniDataType_t type, narrow_type;
-  double factor;
+  int ranks;
 };
 
 // Runs fn on the stream, also after an error; fn owns its step.
@@ -28,12 +28,12 @@ uniResult_t put(uniStream_t stream, uniHostFn_t fn, Step step) {
 
 void run_scale(void* arg, uniResult_t) {
   const std::unique_ptr<Step> step(static_cast<Step*>(arg));
-  scale(step->data, step->data, step->count, step->type, step->factor);
+  scale(step->data, step->data, step->count, step->type, 1.0 / step->ranks);
 }
 
 void run_narrow(void* arg, uniResult_t) {
   const std::unique_ptr<Step> step(static_cast<Step*>(arg));
-  narrow(step->data, step->count, step->type, step->narrow_type, step->factor);
+  narrow(step->data, step->count, step->type, step->narrow_type, step->ranks);
 }
 
 void run_widen(void* arg, uniResult_t) {
@@ -41,33 +41,30 @@ void run_widen(void* arg, uniResult_t) {
   widen(step->data, step->count, step->type, step->narrow_type);
 }
 
-uniResult_t check(const uniBucket_t* bucket, double* factor) {
+uniResult_t check(const uniBucket_t* bucket, int* ranks) {
   if (bucket == nullptr) return report(error(uniInvalidArgument, "bucket: is null"));
-  int ranks = 0;
-  const uniResult_t result = uniCommCount(bucket->comm, &ranks);
-  if (result == uniSuccess) *factor = 1.0 / ranks;
-  return result;
+  return uniCommCount(bucket->comm, ranks);
 }
 
 // What the reducer does by itself.
-uniResult_t average(const uniBucket_t& bucket, double factor) {
+uniResult_t average(const uniBucket_t& bucket, int ranks) {
   if (!is_divided_before_sum(bucket.type)) {
     return uniAllReduce(bucket.data, bucket.data, bucket.count, bucket.type, uniAvg, bucket.comm,
                         bucket.stream);
   }
-  const Step step{bucket.data, bucket.count, bucket.type, bucket.type, factor};
-  const uniResult_t result = factor == 1 ? uniSuccess : put(bucket.stream, &run_scale, step);
+  const Step step{bucket.data, bucket.count, bucket.type, bucket.type, ranks};
+  const uniResult_t result = ranks == 1 ? uniSuccess : put(bucket.stream, &run_scale, step);
   if (result != uniSuccess) return result;
   return uniAllReduce(bucket.data, bucket.data, bucket.count, bucket.type, uniSum, bucket.comm,
                       bucket.stream);
 }
 
 uniResult_t compress(uniBucket_t* bucket, uniDataType_t narrow_type) {
-  double factor = 1;
-  uniResult_t result = check(bucket, &factor);
+  int ranks = 1;
+  uniResult_t result = check(bucket, &ranks);
   if (result != uniSuccess) return result;
-  if (element_bytes(bucket->type) == 2) return average(*bucket, factor);
-  const Step step{bucket->data, bucket->count, bucket->type, narrow_type, factor};
+  if (element_bytes(bucket->type) == 2) return average(*bucket, ranks);
+  const Step step{bucket->data, bucket->count, bucket->type, narrow_type, ranks};
   result = put(bucket->stream, &run_narrow, step);
   if (result != uniSuccess) return result;
   bucket->wire_bytes = bucket->count * element_bytes(narrow_type);
@@ -80,9 +77,9 @@ uniResult_t compress(uniBucket_t* bucket, uniDataType_t narrow_type) {
 }  // namespace unisono::ddp
 
 uniResult_t uniHookAllReduce(void*, uniBucket_t* bucket) {
-  double factor = 1;
-  const uniResult_t result = unisono::ddp::check(bucket, &factor);
-  return result == uniSuccess ? unisono::ddp::average(*bucket, factor) : result;
+  int ranks = 1;
+  const uniResult_t result = unisono::ddp::check(bucket, &ranks);
+  return result == uniSuccess ? unisono::ddp::average(*bucket, ranks) : result;
 }
 
 uniResult_t uniHookFloat16Compress(void*, uniBucket_t* bucket) {

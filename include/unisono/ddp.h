@@ -60,8 +60,9 @@ typedef uniResult_t (*uniBucketHook_t)(void* arg, uniBucket_t* bucket);
 /* Hooks to choose from, all with arg unused. The sum over ranks divided by their number: what the
  * reducer does without a hook, to be wrapped by one's own. */
 UNI_API uniResult_t uniHookAllReduce(void* arg, uniBucket_t* bucket);
-/* As float16 (bfloat16) on the wire: divided and cast, summed, cast back, within the bucket's own
- * memory. Buckets of 16-bit types are averaged as without a hook. */
+/* As float16 (bfloat16) on the wire: cast, divided by the number of ranks, summed, cast back, each
+ * rounded, in PyTorch's order; within the bucket's own memory. Buckets of 16-bit types are averaged
+ * as without a hook. */
 UNI_API uniResult_t uniHookFloat16Compress(void* arg, uniBucket_t* bucket);
 UNI_API uniResult_t uniHookBfloat16Compress(void* arg, uniBucket_t* bucket);
 

@@ -1,5 +1,6 @@
 // Communication hooks: the built-in ones, a user's, and one that fails.
 #include <algorithm>
+#include <cmath>
 
 #include "tests/ddp/reducer_harness.h"
 
@@ -14,10 +15,16 @@ struct HookCase {
   uniDataType_t wire;
 };
 
+uniReducerConfig_t one_bucket_each() {
+  uniReducerConfig_t config = UNI_REDUCER_CONFIG_INITIALIZER;
+  config.bucket_bytes = config.first_bucket_bytes = 1;
+  return config;
+}
+
 class ReducerHooks : public ::testing::TestWithParam<HookCase> {};
 
-// float32 and float64 on the wire as 16 bits: each rank's third is rounded once, and the sum, for
-// integers that are small enough, not at all.
+// float32 and float64 on the wire as 16 bits: for integers that are small enough nothing is
+// rounded.
 TEST_P(ReducerHooks, GiveTheAverageAndCountTheBytesOnTheWire) {
   const Ranks world(kRanks, {"shm"});
   ASSERT_TRUE(world.ok());
@@ -42,6 +49,13 @@ TEST_P(ReducerHooks, GiveTheAverageAndCountTheBytesOnTheWire) {
   }
 }
 
+// As PyTorch's hooks do it: cast, then divided, each rounded.
+float cast_then_divided(double value, int ranks, uniDataType_t wire) {
+  const uint16_t cast = float_to_half(static_cast<float>(value), wire);
+  return half_to_float(float_to_half(half_to_float(cast, wire) / static_cast<float>(ranks), wire),
+                       wire);
+}
+
 // What the cast loses: nothing else, and nothing less.
 TEST_P(ReducerHooks, RoundEachElementToTheWiresType) {
   if (GetParam().wire == uniFloat32) return;
@@ -60,15 +74,48 @@ TEST_P(ReducerHooks, RoundEachElementToTheWiresType) {
     model.iterate();
     EXPECT_EQ(model.wrong([&](int p, size_t e) {
       float sum = 0;
-      for (int r = 0; r < 2; r++) {
-        const float half = static_cast<float>(value(r, p, e)) * 0.5f;
-        sum += half_to_float(float_to_half(half, GetParam().wire), GetParam().wire);
-      }
+      for (int r = 0; r < 2; r++) sum += cast_then_divided(value(r, p, e), 2, GetParam().wire);
       return static_cast<double>(
           half_to_float(float_to_half(sum, GetParam().wire), GetParam().wire));
     }),
               "");
   });
+}
+
+// Each element is zero on all ranks but one, so that no sum is rounded. From what float16 makes
+// zero of to what it makes infinity of; counts of every remainder of a vector.
+TEST_P(ReducerHooks, CastThenDivideAsPyTorchDoes) {
+  const uniDataType_t wire = GetParam().wire;
+  if (wire == uniFloat32) return;
+  for (const int ranks : {1, 2, 3}) {
+    const Ranks world(ranks, {"shm"});
+    ASSERT_TRUE(world.ok());
+    world.run([&](int rank, uniComm_t comm) {
+      std::vector<Spec> specs;
+      for (size_t i = 0; i < 8; i++) {
+        specs.push_back({uniFloat32, {64 * (i + 1) + i}, "f" + std::to_string(i)});
+        specs.push_back({uniFloat64, {32 * (i + 1) + i}, "d" + std::to_string(i)});
+      }
+      uniReducerConfig_t config = one_bucket_each();
+      config.keep_buckets = 1;
+      config.hook = GetParam().hook;
+      const Model model(comm, specs, config);
+      ASSERT_EQ(model.created(), uniSuccess) << model.words();
+      const auto value = [](int p, size_t e) {
+        std::mt19937 random(static_cast<unsigned>(p * 10'000 + static_cast<int>(e)));
+        const double exponent = std::uniform_real_distribution<double>(-27, 17)(random);
+        return (random() % 2 == 0 ? 1 : -1) * std::exp2(exponent);
+      };
+      const auto is_mine = [&](size_t e) { return static_cast<int>(e) % ranks == rank; };
+      model.fill([&](int p, size_t e) { return is_mine(e) ? value(p, e) : 0; });
+      model.iterate();
+      EXPECT_EQ(model.wrong([&](int p, size_t e) {
+        return static_cast<double>(cast_then_divided(value(p, e), ranks, wire));
+      }),
+                "")
+          << ranks << " ranks";
+    });
+  }
 }
 
 // float16, since the reducer by itself divides it before the sum and a hook gets it undivided; one
@@ -108,12 +155,6 @@ INSTANTIATE_TEST_SUITE_P(All, ReducerHooks,
                                            HookCase{"Bfloat16", uniHookBfloat16Compress,
                                                     uniBfloat16}),
                          [](const auto& of) { return std::string(of.param.name); });
-
-uniReducerConfig_t one_bucket_each() {
-  uniReducerConfig_t config = UNI_REDUCER_CONFIG_INITIALIZER;
-  config.bucket_bytes = config.first_bucket_bytes = 1;
-  return config;
-}
 
 // Adds without dividing, makes up the wire's bytes, may fail.
 struct UserHook {
