@@ -18,6 +18,7 @@ SKIPPED = 77
 MAGIC = 0x00736D70
 FULL = os.environ.get("UNISONO_TEST_FULL") == "1"
 SEEDS = (0, 1, 42, 2**31 + 7, 2**32 + 5)
+LARGE = (100_003, 1_000_003, 4_999_999)
 LONG_LIST = (2**32 - 1) // 20  # from here on PyTorch draws 64 bits
 
 
@@ -42,15 +43,19 @@ class Unisono:
         assert self.c.uniSamplerCreate(ctypes.byref(handle), samples, ranks, rank, ctypes.byref(config)) == 0
         return handle
 
-    def epoch(self, handle, epoch, buffer):
-        """All indices of an epoch, in calls of at most len(buffer) indices."""
+    def counts(self, handle, epoch, buffer):
+        """Fills buffer with the indices of an epoch, again and again; how many there are each time."""
         assert self.c.uniSamplerSetEpoch(handle, epoch) == 0
         count = ctypes.c_uint64()
         while True:
             assert self.c.uniSamplerNext(handle, buffer, len(buffer), ctypes.byref(count)) == 0
             if count.value == 0:
                 return
-            yield buffer[:count.value]
+            yield count.value
+
+    def epoch(self, handle, epoch, buffer):
+        """All indices of an epoch, in calls of at most len(buffer) indices."""
+        return (buffer[:count] for count in self.counts(handle, epoch, buffer))
 
     def destroy(self, handle):
         assert self.c.uniSamplerDestroy(handle) == 0
@@ -109,12 +114,34 @@ def edges(unisono, sampler_class):
 
 
 def large_tables(unisono, sampler_class):
+    """PyTorch's own sampler for one rank of a shape, then every rank of every shape by slices."""
     lists = 0
-    for samples in (100_003, 1_000_003, 4_999_999):
+    for samples in LARGE:
         shapes = itertools.product(range(1, 10), SEEDS, (False, True))
         for number, (ranks, seed, drop_last) in enumerate(shapes):
             if FULL or number % (9 if samples < 10**6 else 45) == 4:
                 lists += compare(unisono, sampler_class, (number % 3,), samples, ranks, number % ranks, True, drop_last, seed)
+        for seed in SEEDS if FULL or samples < 10**6 else ():
+            lists += large_slices(unisono, sampler_class, samples, seed)
+    return lists
+
+
+def large_slices(unisono, sampler_class, samples, seed):
+    """All ranks of all shapes. The list of one rank among one, from PyTorch, has what the others' are cut from: filled up from
+    its head, or cut, then every ranks-th (small_tables and the lists before have this from PyTorch itself)."""
+    import numpy  # comes with PyTorch
+    order = numpy.array(list(torchs(sampler_class, samples, 1, 0, True, False, seed)), dtype=numpy.uint64)
+    lists = 0
+    for ranks, drop_last in itertools.product(range(1, 10), (False, True)):
+        total = samples // ranks * ranks if drop_last else -(-samples // ranks) * ranks
+        dealt = numpy.concatenate((order, order[:max(0, total - samples)]))[:total]
+        for rank in range(ranks):
+            handle = unisono.create(samples, ranks, rank, True, drop_last, seed)
+            buffer = (ctypes.c_uint64 * (total // ranks + 1))()  # one more than there are
+            (got,) = (numpy.frombuffer(buffer, dtype=numpy.uint64, count=count) for count in unisono.counts(handle, 0, buffer))
+            assert numpy.array_equal(got, dealt[rank::ranks]), f"{(samples, ranks, rank, drop_last, seed)}: not PyTorch's list"
+            unisono.destroy(handle)
+            lists += 1
     return lists
 
 
