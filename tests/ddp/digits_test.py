@@ -198,6 +198,15 @@ class DigitsTest(unittest.TestCase):
         with open(file, "rb") as unchanged:
             self.assertEqual(unchanged.read(), spoilt[-1][0])
 
+    def test_what_is_no_regular_file_is_refused_as_a_checkpoint_without_waiting(self):
+        fifo, beside, short = self.path("fifo"), self.path("beside"), ("--epochs", 1, "--hidden", 8)
+        os.mkfifo(fifo)
+        os.mkfifo(beside + ".new")
+        for file in (fifo, self.folder, "/dev/null"):
+            self.assert_refused(f"--checkpoint: {file}: is no regular file", 1, *short, "--checkpoint", file)
+        self.assert_refused(f"--checkpoint: {beside}.new: open: No such device", 1, *short, "--checkpoint", beside)
+        os.unlink(beside + ".new")
+
     def test_a_damaged_step_count_is_no_reason_to_allocate(self):
         file = self.path("huge")
         short = ("--epochs", 1, "--hidden", 8)

@@ -32,10 +32,11 @@ std::string failed(const std::string& file, const char* call) {
   return fmt::format("{}: {}: {}", file, call, std::strerror(errno));
 }
 
+// Opening never waits: a fifo would, for its other end.
 class Descriptor {
  public:
   Descriptor(const std::string& file, int flags)
-      : fd_(open(file.c_str(), flags | O_CLOEXEC, 0666)) {}
+      : fd_(open(file.c_str(), flags | O_CLOEXEC | O_NONBLOCK, 0666)) {}
   ~Descriptor() {
     if (fd_ >= 0) close(fd_);
   }
@@ -193,6 +194,10 @@ Loaded read_checkpoint(const std::string& file, Progress* progress, const Tensor
   struct stat status {};
   if (in.get() < 0 || fstat(in.get(), &status) != 0) {
     *problem = failed(file, "open");
+    return Loaded::kFailed;
+  }
+  if (!S_ISREG(status.st_mode)) {
+    *problem = fmt::format("{}: is no regular file", file);
     return Loaded::kFailed;
   }
   std::string bytes(static_cast<size_t>(std::max<off_t>(status.st_size, 0)), '\0');
