@@ -106,6 +106,8 @@ class RunningJob {
     while (occurrences(words) < count) ASSERT_TRUE(read_into(out_, &outcome_.out)) << outcome_;
   }
 
+  const std::string& output() const { return outcome_.out; }  // standard output, as far as read
+
   // Blocks until the program has ended and all its output is read.
   Outcome wait() {
     bool out_open = out_ >= 0, err_open = true;

@@ -10,7 +10,7 @@ constexpr const char* kTrapping =
     "TERM; echo ready; while :; do sleep 1000 & wait $!; done";
 
 TEST_F(UniRun, SignalsAreForwardedToEveryRank) {
-  RunningJob job(shell(3, kTrapping));
+  RunningJob job(shell(3, kTrapping, {"--grace", "100"}));
   job.await("ready\n", 3);
   const std::pair<int, std::string> kSignals[] = {
       {SIGUSR1, "USR1"}, {SIGUSR2, "USR2"}, {SIGHUP, "HUP"}, {SIGINT, "INT"}};

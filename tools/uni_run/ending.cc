@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <sys/wait.h>
 
+#include <csignal>
 #include <map>
 
 #include "tools/uni_run/signals.h"
@@ -27,6 +28,19 @@ bool is_failure(int wait_status) {
 
 int exit_status_of(int wait_status) {
   return WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status);
+}
+
+bool is_violent(int wait_status) {
+  switch (exit_status_of(wait_status) - 128) {
+    case SIGKILL:
+    case SIGSEGV:
+    case SIGBUS:
+    case SIGILL:
+    case SIGFPE:
+      return true;
+    default:
+      return false;
+  }
 }
 
 std::string describe_status(int wait_status) {

@@ -9,7 +9,10 @@ namespace unisono::uni_run {
 
 // Of waitpid()'s status.
 bool is_failure(int wait_status);
-int exit_status_of(int wait_status);           // as a shell's: 128 + signal
+int exit_status_of(int wait_status);  // as a shell's: 128 + signal
+// Ended by a signal that comes from outside or from a broken program (SIGKILL, SIGSEGV): nobody
+// ends so because another rank has failed. Also as a shell's status.
+bool is_violent(int wait_status);
 std::string describe_status(int wait_status);  // "was killed by SIGKILL", "exited with status 3"
 
 struct Ended {

@@ -125,7 +125,7 @@ Parsed parse_options(int argc, char** argv) {
       ->check(CLI::IsMember({"core", "share", "none"}));
   app.add_flag("--no-prefix", no_prefix, "ranks write directly, not line by line with '[rank] '");
   app.add_option("--grace", options.grace_s,
-                 "seconds from SIGTERM to SIGKILL when the job ends early (5)")
+                 "seconds from SIGTERM (SIGINT) to SIGKILL when the job is to end (5)")
       ->check(CLI::Range(0.0, kMaxSeconds));
   app.add_option("--timeout", options.timeout_s, "end the job after so many seconds (0: never)")
       ->check(CLI::Range(0.0, kMaxSeconds));

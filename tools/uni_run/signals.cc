@@ -36,10 +36,10 @@ Result<TakenSignals> take_signals() {
   return taken;
 }
 
-int next_signal(int signal_fd) {
+TakenSignal next_signal(int signal_fd) {
   signalfd_siginfo info{};
-  if (read(signal_fd, &info, sizeof(info)) != static_cast<ssize_t>(sizeof(info))) return 0;
-  return static_cast<int>(info.ssi_signo);
+  if (read(signal_fd, &info, sizeof(info)) != static_cast<ssize_t>(sizeof(info))) return {};
+  return {static_cast<int>(info.ssi_signo), static_cast<pid_t>(info.ssi_pid)};
 }
 
 std::string signal_name(int number) {

@@ -23,8 +23,13 @@ struct TakenSignals {
 // Blocks the signals that are forwarded to ranks, SIGCHLD, SIGTSTP and SIGCONT, and ignores
 // SIGPIPE. Those that whoever started us ignores (nohup) stay ignored.
 Result<TakenSignals> take_signals();
-// The next signal that has come, or 0.
-int next_signal(int signal_fd);
+struct TakenSignal {
+  int number = 0;  // 0: none has come
+  // Of SIGCHLD: the child that ended first since the last one was taken. Those that ended later
+  // meanwhile left no signal of their own.
+  pid_t child = -1;
+};
+TakenSignal next_signal(int signal_fd);
 
 std::string signal_name(int number);  // "SIGTERM"
 

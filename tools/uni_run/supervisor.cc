@@ -21,6 +21,8 @@ constexpr int kTimeoutStatus = 124;    // as timeout(1)
 constexpr int kCannotRunStatus = 126;  // as shells
 constexpr int kNotFoundStatus = 127;
 constexpr int kLostStatus = 125;
+// Who fails because another rank is gone may be seen first, where cores are few.
+constexpr double kSettleS = 0.5;
 constexpr double kKillAgainS = 2;  // one SIGKILL is enough for a process, not for an ssh
 constexpr size_t kMaxInputBytes = 64u << 10;
 constexpr double kNsPerSecond = 1e9;
@@ -49,6 +51,7 @@ Supervisor::Supervisor(const Options& options, Crew& crew, Spawner& spawner, Gua
       errors_(STDERR_FILENO),
       one_sink_(output_.same_target(errors_)),
       timeout_at_ns_(options.timeout_s > 0 ? after_seconds(options.timeout_s) : kNeverNs),
+      settle_at_ns_(kNeverNs),
       kill_at_ns_(kNeverNs) {}
 
 int Supervisor::run() {
@@ -100,7 +103,10 @@ void Supervisor::turn() {
     if (polls[i].revents == 0) continue;
     switch (watches[i].kind) {
       case Watch::kSignals:
-        while (const int number = next_signal(signal_fd_)) take_signal(number);
+        for (auto next = next_signal(signal_fd_); next.number != 0;) {
+          take_signal(next);
+          next = next_signal(signal_fd_);
+        }
         break;
       case Watch::kSink:
         watches[i].sink->write_some();
@@ -123,7 +129,7 @@ void Supervisor::turn() {
 }
 
 int Supervisor::timeout_ms() const {
-  const int64_t next_ns = std::min(timeout_at_ns_, kill_at_ns_);
+  const int64_t next_ns = std::min({timeout_at_ns_, settle_at_ns_, kill_at_ns_});
   if (next_ns == kNeverNs) return -1;
   const int64_t left_ns = std::max<int64_t>(0, next_ns - real_env().now_ns());
   return static_cast<int>(std::min<int64_t>((left_ns + kNsPerMs - 1) / kNsPerMs, 1'000'000));
@@ -170,19 +176,41 @@ void Supervisor::check_deadlines() {
                                           options_.timeout_s, crew_.names(late)));
     }
   }
-  if (now_ns >= kill_at_ns_) {
-    kill_at_ns_ = after_seconds(kKillAgainS);
-    signal_all(SIGKILL);
+  if (now_ns >= settle_at_ns_) blame();
+  if (now_ns < kill_at_ns_) return;
+  kill_at_ns_ = after_seconds(kKillAgainS);
+  if (ending_) return signal_all(SIGKILL);
+  std::vector<int> deaf;
+  for (const auto& rank : ranks_) {
+    if (rank->running) deaf.push_back(rank->number);
+  }
+  kill_job(128 + asked_to_end_, fmt::format("still running {} s after {}: {}", options_.grace_s,
+                                            signal_name(asked_to_end_), crew_.names(deaf)));
+}
+
+void Supervisor::take_signal(TakenSignal signal) {
+  if (signal.number == SIGCHLD) {
+    reap(signal.child);
+  } else {
+    forward_signal(signal.number);
   }
 }
 
-void Supervisor::take_signal(int number) {
-  if (number == SIGCHLD) return reap();
+void Supervisor::forward_signal(int number) {
   if (number == SIGINT && ++interrupts_ >= 2) {
     return kill_job(128 + SIGINT, "interrupted twice");
   }
   signal_all(number);
+  if ((number == SIGINT || number == SIGTERM) && asked_to_end_ == 0) {
+    asked_to_end_ = number;
+    kill_at_ns_ = std::min(kill_at_ns_, kill_time());
+  }
   if (number == SIGTSTP) (void)raise(SIGSTOP);
+}
+
+// Agents keep the same time themselves.
+int64_t Supervisor::kill_time() const {
+  return after_seconds(options_.grace_s + (crew_.reports_itself() ? kKillAgainS : 0));
 }
 
 void Supervisor::take_orders() {
@@ -195,7 +223,7 @@ void Supervisor::take_orders() {
       } else if (number == SIGTSTP) {
         signal_all(number);  // stopped ourselves, we could not read the order to go on
       } else {
-        take_signal(number);
+        forward_signal(number);
       }
     } else if (*line == "end") {
       end_job(128 + SIGTERM, "");
@@ -212,8 +240,8 @@ void Supervisor::signal_all(int number) {
   }
 }
 
-void Supervisor::reap() {
-  std::vector<std::pair<Rank*, int>> ended;
+void Supervisor::reap(pid_t first) {
+  std::vector<const Rank*> ended;
   for (;;) {
     // Looks first and reaps later: until then its number is nobody else's, and its group can be
     // killed.
@@ -231,21 +259,32 @@ void Supervisor::reap() {
     (void)waitpid(pid, &wait_status, 0);
     if (at != ranks_.end()) {
       end_rank(**at, wait_status);
-      ended.emplace_back(at->get(), wait_status);
+      ended.insert(pid == first ? ended.begin() : ended.end(), at->get());
     }
   }
-  // Of those that ended in the same moment one killed by a signal is more likely the cause than
-  // one that gave up.
-  std::stable_sort(ended.begin(), ended.end(), [](const auto& a, const auto& b) {
-    return WIFSIGNALED(a.second) && !WIFSIGNALED(b.second);
-  });
-  for (const auto& [rank, wait_status] : ended) {
-    if (!is_failure(wait_status) || ending_) continue;
-    first_failed_ = rank;
-    end_job(exit_status_of(wait_status),
-            fmt::format("{} (pid {}) {}", crew_.name(rank->number), rank->process.pid,
-                        describe_status(wait_status)));
+  for (const Rank* rank : ended) {
+    if (is_failure(rank->wait_status) && !ending_) suspect(*rank);
   }
+  if (suspect_ != nullptr && (running_ == 0 || is_violent(suspect_->wait_status))) blame();
+}
+
+// The first to fail is the cause, unless one that failed at about the same time was killed.
+void Supervisor::suspect(const Rank& rank) {
+  if (suspect_ == nullptr) {
+    settle_at_ns_ = after_seconds(kSettleS);
+  } else if (is_violent(suspect_->wait_status) || !is_violent(rank.wait_status)) {
+    return;
+  }
+  suspect_ = &rank;
+}
+
+void Supervisor::blame() {
+  settle_at_ns_ = kNeverNs;
+  if (ending_) return;
+  first_failed_ = suspect_;
+  end_job(exit_status_of(suspect_->wait_status),
+          fmt::format("{} (pid {}) {}", crew_.name(suspect_->number), suspect_->process.pid,
+                      describe_status(suspect_->wait_status)));
 }
 
 void Supervisor::end_rank(Rank& rank, int wait_status) {
@@ -274,8 +313,7 @@ bool Supervisor::begin_end(int exit_status, const std::string& why) {
   ending_ = true;
   quiet_ = why.empty();
   exit_status_ = exit_status;
-  // Agents keep the same time themselves.
-  kill_at_ns_ = after_seconds(options_.grace_s + (crew_.reports_itself() ? kKillAgainS : 0));
+  kill_at_ns_ = std::min(kill_at_ns_, kill_time());
   const bool others = running_ > 0;
   if (!quiet_) say(others ? fmt::format("{}: ending the other {}", why, crew_.plural()) : why);
   return true;
@@ -345,7 +383,7 @@ void Supervisor::flush() {
     for (size_t i = 0; i < sinks.size(); ++i) {
       if (polls[i + 1].revents != 0) sinks[i]->write_some();
     }
-    while (const int number = next_signal(signal_fd_)) {
+    for (int number; (number = next_signal(signal_fd_).number) != 0;) {
       if (number == SIGINT || number == SIGTERM || number == SIGHUP) return;
     }
   }

@@ -18,6 +18,7 @@
 #include "tools/uni_run/options.h"
 #include "tools/uni_run/output.h"
 #include "tools/uni_run/process.h"
+#include "tools/uni_run/signals.h"
 
 namespace unisono::uni_run {
 
@@ -51,14 +52,18 @@ class Supervisor {
 
   void turn();  // of the loop: waits, then does what is to be done
   int timeout_ms() const;
+  int64_t kill_time() const;  // when ranks that are asked to end now are killed
   void collect_watches(std::vector<pollfd>* polls, std::vector<Watch>* watches);
   void check_deadlines();
 
-  void take_signal(int number);
+  void take_signal(TakenSignal signal);
+  void forward_signal(int number);
   void take_orders();
   void signal_all(int number);
-  void reap();
+  void reap(pid_t first);  // first: of those that have ended; -1 unknown
   void end_rank(Rank& rank, int wait_status);
+  void suspect(const Rank& rank);
+  void blame();  // the suspect for the job's end
   // The first call decides the exit status; the others do nothing. Without a reason nothing is
   // said: whoever asked for it knows.
   void end_job(int exit_status, const std::string& why);
@@ -90,9 +95,12 @@ class Supervisor {
   int interrupts_ = 0;
   bool ending_ = false, quiet_ = false;
   int exit_status_ = 0;
+  const Rank* suspect_ = nullptr;  // the likeliest cause so far, until blame()
   const Rank* first_failed_ = nullptr;
+  int asked_to_end_ = 0;  // the signal that was forwarded and ends programs
   int64_t timeout_at_ns_;
-  int64_t kill_at_ns_;  // then again and again
+  int64_t settle_at_ns_;  // then blame()
+  int64_t kill_at_ns_;    // then again and again
 };
 
 }  // namespace unisono::uni_run
