@@ -62,6 +62,28 @@ TEST(Simulator, ARingOnAUniformTopologyTakesTheClosedFormula) {
   }
 }
 
+TEST(Simulator, RanksThatShareCoresTakeTurns) {
+  // Where the network costs nothing and only messages cost, a core is never idle.
+  for (const int32_t n : {4, 8})
+    for (const int32_t cores : {1, 2, 4}) {
+      Topology t = bare(n);
+      t.nic = {1e9, 0};
+      t.overhead_us = 2;
+      t.cores = cores;
+      const double us = 2. * n * (n - 1) * 4 / cores;  // messages, each of 2 us at either end
+      const Trial trial{"ring", Collective::kAllReduce, 64 * static_cast<uint64_t>(n)};
+      EXPECT_NEAR(simulated(t, trial).us, us, us * 0.01) << n << " ranks, " << cores << " cores";
+    }
+  Topology t = bare(2);
+  t.overhead_us = 2;
+  t.cores = 1;
+  t.switch_us = 35;  // longer than the message takes
+  const Trial trial{"binomial_tree", Collective::kBroadcast, 64};
+  EXPECT_NEAR(simulated(t, trial).us, 2 + 35 + 2, 0.01);
+  t.cores = 2;  // nobody switches
+  EXPECT_NEAR(simulated(t, trial).us, 2 + 10 + 2, 0.1);
+}
+
 TEST(Simulator, ABinomialTreesBroadcastTakesItsDepth) {
   for (const int32_t depth : {1, 2, 3, 5, 10}) {
     const Trial trial{"binomial_tree", Collective::kBroadcast, 100'000};
@@ -252,7 +274,8 @@ TEST(TopologyFiles, EveryFieldIsReadAndWrittenBack) {
       R"("nic":{"gbit_per_s":25.0,"latency_us":7.0,"burst_bytes":4096.0},)"
       R"("memory":{"gbit_per_s":100.0,"latency_us":0.25},"slow_hosts":[[1,1.5]],)"
       R"("hosts_per_rack":2,"uplink":{"gbit_per_s":40.0,"latency_us":2.0},"overhead_us":0.75,)"
-      R"("reduce_gigabytes_per_s":6.0,"copy_gigabytes_per_s":9.0,"slice_bytes":65536,"slots":3})";
+      R"("reduce_gigabytes_per_s":6.0,"copy_gigabytes_per_s":9.0,)"
+      R"("cores":2,"switch_us":30.0,"slice_bytes":65536,"slots":3})";
   const TopologyFile file(kText);
   Topology t;
   const Status status = read_topology(file.path(), &t);
@@ -286,6 +309,8 @@ TEST(TopologyFiles, WhatIsWrongIsNamed) {
            Case{R"({"slow_hosts": [[5, 1]]})", "slow_hosts: there is no host 5"},
            Case{R"({"slow_hosts": [5]})", "slow_hosts: a list of [host, gbit_per_s]"},
            Case{R"({"overhead_us": "1"})", "overhead_us: a number"},
+           Case{R"({"cores": -1})", "cores: an integer from 0"},
+           Case{R"({"switch_us": -1})", "switch_us: a time"},
            Case{R"({"slots": 1})", "slots: 2 to 64"},
            Case{R"({"slice_bytes": 8})", "slice_bytes: at least 64"},
        }) {

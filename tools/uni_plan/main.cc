@@ -70,6 +70,8 @@ void add_topology(CLI::App* app, uni_plan::Topology* t) {
   app->add_option("--memory-gbit", t->memory.gbit_per_s, "rate of a rank to ranks of its host");
   app->add_option("--memory-latency-us", t->memory.latency_us, "rank to rank of one host");
   app->add_option("--overhead-us", t->overhead_us, "of a core, for each message, at either end");
+  app->add_option("--cores", t->cores, "of all ranks together; 0: a core each");
+  app->add_option("--switch-us", t->switch_us, "from one rank to another on a shared core");
   app->add_option("--reduce-gbytes", t->reduce_gigabytes_per_s,
                   "operands, GB/s of a rank; 0: free");
   app->add_option("--copy-gbytes", t->copy_gigabytes_per_s, "copies, GB/s of a rank; 0: free");
@@ -110,6 +112,8 @@ Status merge_topology(const CLI::App& app, const std::string& file, SimulateOpti
   if (app.count("--memory-gbit") > 0) t.memory.gbit_per_s = flags.memory.gbit_per_s;
   if (app.count("--memory-latency-us") > 0) t.memory.latency_us = flags.memory.latency_us;
   if (app.count("--overhead-us") > 0) t.overhead_us = flags.overhead_us;
+  if (app.count("--cores") > 0) t.cores = flags.cores;
+  if (app.count("--switch-us") > 0) t.switch_us = flags.switch_us;
   if (app.count("--reduce-gbytes") > 0) t.reduce_gigabytes_per_s = flags.reduce_gigabytes_per_s;
   if (app.count("--copy-gbytes") > 0) t.copy_gigabytes_per_s = flags.copy_gigabytes_per_s;
   return ok_status();

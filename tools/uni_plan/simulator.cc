@@ -130,7 +130,7 @@ class Simulation {
         rounds_a_call_(rounds_a_call),
         network_(program, topology),
         lanes_(program.lanes.size()),
-        cores_(at(program.simulated), 0),
+        cores_(at(topology.cores > 0 ? topology.cores : program.simulated)),
         channels_(program.channels.size()),
         released_at_(program.channels.size() * at(topology.slots), 0) {}
 
@@ -174,6 +174,10 @@ class Simulation {
     bool operator<(const Event& other) const {  // the queue's top is the greatest
       return std::tie(time, kind, number) > std::tie(other.time, other.kind, other.number);
     }
+  };
+  struct Core {
+    double free_at = 0;
+    int32_t rank = -1;  // that ran last
   };
   struct LaneState {
     uint32_t position = 0;
@@ -242,10 +246,26 @@ class Simulation {
       if (channel.arrived == channel.consumed) return;
     }
     if (step.forward >= 0 && !has_credit(lane, step.forward)) return;
-    double& core = cores_[at(program_.lanes[at(lane)].rank)];
-    core = std::max(core, now_) + work_us(step, state.round % rounds_a_call_);
+    const double end =
+        occupy_core(program_.lanes[at(lane)].rank, work_us(step, state.round % rounds_a_call_));
     state.busy = true;
-    events_.push({core, lane, Kind::kStepEnds});
+    events_.push({end, lane, Kind::kStepEnds});
+  }
+
+  // Of a rank's own core, or of the shared one that is ready for it first: when the work ends.
+  double occupy_core(int32_t rank, double work_us) {
+    const auto ready = [&](const Core& core) {
+      const bool switches = core.rank >= 0 && core.rank != rank;
+      return std::max(now_, core.free_at + (switches ? topology_.switch_us : 0));
+    };
+    Core* core = &cores_[topology_.cores > 0 ? 0 : at(rank)];
+    if (topology_.cores > 0) {
+      core = &*std::min_element(cores_.begin(), cores_.end(),
+                                [&](const Core& a, const Core& b) { return ready(a) < ready(b); });
+    }
+    core->free_at = ready(*core) + work_us;
+    core->rank = rank;
+    return core->free_at;
   }
 
   double work_us(const ProgramStep& step, uint64_t round) const {
@@ -315,7 +335,7 @@ class Simulation {
   uint64_t rounds_, rounds_a_call_;
   Network network_;
   std::vector<LaneState> lanes_;
-  std::vector<double> cores_;  // by rank: busy until then
+  std::vector<Core> cores_;  // by rank, or the shared ones
   std::vector<ChannelState> channels_;
   std::vector<double> released_at_;  // by channel and slot: when the writer knows
   std::priority_queue<Event> events_;

@@ -83,6 +83,8 @@ Status take_field(const std::string& key, const ordered_json& value, Topology* t
   if (key == "overhead_us") return take(key, value, &t->overhead_us);
   if (key == "reduce_gigabytes_per_s") return take(key, value, &t->reduce_gigabytes_per_s);
   if (key == "copy_gigabytes_per_s") return take(key, value, &t->copy_gigabytes_per_s);
+  if (key == "cores") return take_integer(key, value, &t->cores);
+  if (key == "switch_us") return take(key, value, &t->switch_us);
   if (key == "slice_bytes") return take_integer(key, value, &t->slice_bytes);
   if (key == "slots") return take_integer(key, value, &t->slots);
   return error(Code::kInvalidArgument, "{}: there is no such field", key);
@@ -123,7 +125,7 @@ std::vector<int32_t> Topology::host_of_ranks() const {
 }
 
 int32_t Topology::period() const {
-  if (!ranks_on_host.empty() || !slow_hosts.empty()) return ranks();
+  if (!ranks_on_host.empty() || !slow_hosts.empty() || cores > 0) return ranks();
   const int64_t period = int64_t{ranks_per_host} * (hosts_per_rack == 0 ? 1 : hosts_per_rack);
   return ranks() % period == 0 ? static_cast<int32_t>(period) : ranks();
 }
@@ -150,6 +152,8 @@ Status Topology::check() const {
   if (no_cost(overhead_us)) return wrong("overhead_us", "a time");
   if (no_cost(reduce_gigabytes_per_s)) return wrong("reduce_gigabytes_per_s", "a rate or 0");
   if (no_cost(copy_gigabytes_per_s)) return wrong("copy_gigabytes_per_s", "a rate or 0");
+  if (cores < 0) return wrong("cores", "a number, or 0 for one a rank");
+  if (no_cost(switch_us)) return wrong("switch_us", "a time");
   if (slice_bytes < 64) return wrong("slice_bytes", "at least 64");
   if (slots < 2 || slots > 64) return wrong("slots", "2 to 64");
   return {};
@@ -185,6 +189,10 @@ std::string topology_json(const Topology& t) {
   json["overhead_us"] = t.overhead_us;
   json["reduce_gigabytes_per_s"] = t.reduce_gigabytes_per_s;
   json["copy_gigabytes_per_s"] = t.copy_gigabytes_per_s;
+  if (t.cores > 0) {
+    json["cores"] = t.cores;
+    json["switch_us"] = t.switch_us;
+  }
   json["slice_bytes"] = t.slice_bytes;
   json["slots"] = t.slots;
   return json.dump();

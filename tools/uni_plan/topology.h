@@ -28,6 +28,9 @@ struct Topology {
   double overhead_us = 0.5;           // of a core, for each message, at either end
   double reduce_gigabytes_per_s = 8;  // operand bytes that a rank reads; 0: free
   double copy_gigabytes_per_s = 8;    // 0: free
+  // Of all ranks together, as where a cluster is played on one machine; 0: a core each.
+  int32_t cores = 0;
+  double switch_us = 0;  // from one rank to another on a shared core
   uint64_t slice_bytes = 256 << 10;
   int32_t slots = 4;  // K of every channel
 
