@@ -1,5 +1,6 @@
 // Version, errors, communicators, memory: the calls of unisono.h that are not collectives or
 // streams.
+#include <algorithm>
 #include <cstring>
 
 #include "comm/bootstrap/bootstrap.h"
@@ -228,6 +229,35 @@ Status make_group(uniComm_t comm, const int* members, int count, int tag, uniCom
   return hand_out(create_group(*comm->communicator, list, tag, settings), child);
 }
 
+Status not_borrowed(uniComm& comm) {
+  const std::lock_guard lock(comm.mutex);
+  if (comm.borrowers.empty()) return {};
+  return error(Code::kInvalidUsage, "comm: is still borrowed by {}",
+               fmt::join(comm.borrowers, ", "));
+}
+
+Status borrow(uniComm_t comm, const char* by) {
+  TRY(check_comm(comm));
+  TRY(need(by, "by"));
+  const std::lock_guard lock(comm->mutex);
+  comm->borrowers.emplace_back(by);
+  return {};
+}
+
+// Also of a finalized communicator.
+Status give_back(uniComm_t comm, const char* by) {
+  TRY(need(comm, "comm"));
+  TRY(need(by, "by"));
+  if (net::is_forked_child()) return {};  // the lock may be held for ever there
+  const std::lock_guard lock(comm->mutex);
+  const auto found = std::find(comm->borrowers.begin(), comm->borrowers.end(), by);
+  if (found == comm->borrowers.end()) {
+    return error(Code::kInvalidUsage, "by: '{}' does not borrow this communicator", by);
+  }
+  comm->borrowers.erase(found);
+  return {};
+}
+
 Status set_timeout(uniComm_t comm, int64_t timeout_ms) {
   TRY(check_comm(comm));
   if (timeout_ms != UNI_TIMEOUT_DEFAULT && timeout_ms <= 0) {
@@ -314,7 +344,8 @@ uniResult_t uniCommFinalize(uniComm_t comm) {
 uniResult_t uniCommDestroy(uniComm_t comm) {
   if (comm == nullptr) return uniSuccess;
   if (!unisono::net::is_forked_child()) {
-    const Status status = unisono::not_in_group(*comm, "destroy it");
+    Status status = unisono::not_in_group(*comm, "destroy it");
+    if (status.ok()) status = unisono::not_borrowed(*comm);
     if (!status.ok()) return unisono::report(status);
     unisono::Env& env = comm->communicator->env();
     const int32_t rank = comm->communicator->rank();
@@ -329,6 +360,14 @@ uniResult_t uniCommDestroy(uniComm_t comm) {
   // The child of a fork: the links are closed, the rest is the parent's, and this memory is a copy.
   // Leave it be.
   return uniSuccess;
+}
+
+uniResult_t uniCommBorrow(uniComm_t comm, const char* by) {
+  return unisono::report(unisono::borrow(comm, by));
+}
+
+uniResult_t uniCommReturn(uniComm_t comm, const char* by) {
+  return unisono::report(unisono::give_back(comm, by));
 }
 
 uniResult_t uniCommAbort(uniComm_t comm) {

@@ -2,7 +2,10 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "comm/communicator.h"
 #include "comm/stream.h"
@@ -11,6 +14,8 @@
 struct uniComm {
   std::unique_ptr<unisono::Communicator> communicator;
   bool finalized = false;
+  std::mutex mutex{};                    // guards what follows
+  std::vector<std::string> borrowers{};  // uniCommBorrow's words
 };
 
 struct uniStream {
@@ -29,6 +34,8 @@ uniResult_t report_error(const Status& status);
 inline uniResult_t report(const Status& status) {
   return __builtin_expect(status.ok(), 1) ? uniSuccess : report_error(status);
 }
+// The same, of a call of this name, which comes first in the message: once.
+uniResult_t report_call(const Status& status, std::string_view name);
 const char* last_error_text();
 const char* keep_error_text(const std::string& text);
 // Ok, or why the handle cannot be used: null, finalized, or in a forked child.

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ddp/reducer/arena.h"
+#include "ddp/reducer/borrowed_comm.h"
 #include "ddp/reducer/kept_gradients.h"
 #include "ddp/reducer/launcher.h"
 #include "ddp/reducer/layout.h"
@@ -70,7 +71,7 @@ class Reducer {
     return ranks_ == 1 && hook_now_ == nullptr && !settings_.bucket_views;
   }
 
-  const uniComm_t comm_;
+  const BorrowedComm comm_;
   std::vector<Parameter> parameters_;
   const Settings settings_;
   int ranks_ = 0, rank_ = 0;

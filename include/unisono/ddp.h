@@ -94,9 +94,9 @@ typedef struct {
 /* Collective: compares the descriptions and configurations of all ranks with rank 0's. A difference
  * fails everywhere with uniMismatch, and leaves comm usable; the message names parameter, rank and
  * both shapes. A rank whose own arguments are refused has not taken part: the others wait until it
- * calls again, aborts or ends. config may be NULL. comm is
- * borrowed until uniReducerDestroy; between uniReducerBeginBackward and uniReducerFinish it is the
- * reducer's alone (uniCommSplit gives it one of its own). */
+ * calls again, aborts or ends. config may be NULL. comm is borrowed until uniReducerDestroy
+ * (uniCommBorrow: destroying it before is refused); between uniReducerBeginBackward and
+ * uniReducerFinish it is the reducer's alone (uniCommSplit gives it one of its own). */
 UNI_API uniResult_t uniReducerCreate(uniReducer_t* reducer, uniComm_t comm,
                                      const uniParameter_t* parameters, int count,
                                      const uniReducerConfig_t* config);

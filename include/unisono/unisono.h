@@ -10,8 +10,8 @@
  *    Strings and arrays passed in are copied before the call returns; buffers of collectives are
  *    borrowed until the operation is complete.
  *  - Threads: different communicators may be used from different threads at once. Calls on one
- *    communicator are serialised by the caller, except uniCommAbort, uniCommGetAsyncError and
- *    uniCommSetTimeout, which any thread may call at any time.
+ *    communicator are serialised by the caller, except uniCommAbort, uniCommGetAsyncError,
+ *    uniCommSetTimeout, uniCommBorrow and uniCommReturn, which any thread may call at any time.
  *  - Counts are elements. Bytes are named so. Times are milliseconds.
  */
 #ifndef UNISONO_UNISONO_H_
@@ -175,8 +175,13 @@ UNI_API uniResult_t uniCommInitStore(uniComm_t* comm, const uniStore_t* store, c
  * an open group (uniInvalidUsage); nor uniCommDestroy. */
 UNI_API uniResult_t uniCommFinalize(uniComm_t comm);
 /* Frees. Outstanding asynchronous operations are completed first (or failed by the deadline). comm
- * may be NULL. */
+ * may be NULL. While somebody borrows it: uniInvalidUsage, and it stays as it was. */
 UNI_API uniResult_t uniCommDestroy(uniComm_t comm);
+/* For libraries that keep comm beyond a call (uniReducerCreate does): from here to uniCommReturn
+ * with the same words uniCommDestroy is refused, naming `by`, which is copied ("the reducer of
+ * model A"). Any thread, never blocking. */
+UNI_API uniResult_t uniCommBorrow(uniComm_t comm, const char* by);
+UNI_API uniResult_t uniCommReturn(uniComm_t comm, const char* by);
 /* From any thread: fails pending and later operations on every rank with uniAborted. Does not free:
  * call Destroy. */
 UNI_API uniResult_t uniCommAbort(uniComm_t comm);

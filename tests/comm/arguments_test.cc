@@ -160,6 +160,10 @@ TEST_F(Arguments, OfQueriesAndSettings) {
       BAD("comm", uniCommSetTimeout(nullptr, 5)),
       BAD("timeout_ms", uniCommSetTimeout(comm, 0)),
       BAD("timeout_ms", uniCommSetTimeout(comm, -2)),
+      BAD("comm", uniCommBorrow(nullptr, "x")),
+      BAD("by", uniCommBorrow(comm, nullptr)),
+      BAD("comm", uniCommReturn(nullptr, "x")),
+      BAD("by", uniCommReturn(comm, nullptr)),
       BAD("comm", uniCommAbort(nullptr)),
       BAD("comm", uniCommFinalize(nullptr)),
       BAD("comm", uniCommQuery(nullptr, &info)),
@@ -334,6 +338,25 @@ TEST(ArgumentsOfUse, AfterFinalizeOnlyDestroyIsLeft) {
   EXPECT_EQ(uniAllReduce(&a, &b, 1, f32, uniSum, world[0], nullptr), uniInvalidUsage);
   EXPECT_NE(std::string(uniGetLastError(nullptr)).find("finalized"), std::string::npos);
   EXPECT_EQ(uniCommFinalize(world[0]), uniInvalidUsage);
+}
+
+TEST(BorrowedCommunicator, IsNotDestroyedAndTheErrorNamesTheBorrowers) {
+  uniComm_t comm = nullptr;
+  UNI_OK(uniCommInitAll(&comm, 1, nullptr));
+  UNI_OK(uniCommBorrow(comm, "model A"));
+  UNI_OK(uniCommBorrow(comm, "model B"));
+  UNI_OK(uniCommBorrow(comm, "model A"));
+  EXPECT_EQ(uniCommReturn(comm, "model C"), uniInvalidUsage);
+  EXPECT_NE(std::string(uniGetLastError(nullptr)).find("'model C'"), std::string::npos);
+  UNI_OK(uniCommReturn(comm, "model A"));
+  EXPECT_EQ(uniCommDestroy(comm), uniInvalidUsage);
+  EXPECT_STREQ(uniGetLastError(nullptr), "comm: is still borrowed by model B, model A");
+  UNI_OK(uniBarrier(comm, nullptr));
+  UNI_OK(uniCommFinalize(comm));
+  UNI_OK(uniCommReturn(comm, "model A"));
+  UNI_OK(uniCommReturn(comm, "model B"));
+  EXPECT_EQ(uniCommReturn(comm, "model B"), uniInvalidUsage);
+  UNI_OK(uniCommDestroy(comm));
 }
 
 }  // namespace

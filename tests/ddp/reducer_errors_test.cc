@@ -43,6 +43,21 @@ TEST(ReducerMisuse, MarkingTwiceIsAnErrorNowAndAtFinishAndAbortsThePeers) {
   });
 }
 
+TEST(ReducerMisuse, DestroyingTheCommunicatorFirstIsRefusedAndChangesNothing) {
+  uniComm_t comm = nullptr;
+  UNI_OK(uniCommInitAll(&comm, 1, nullptr));
+  auto model = std::make_unique<Model>(comm, plain_specs(3, 5), small_buckets());
+  auto second = std::make_unique<Model>(comm, plain_specs(3, 5), small_buckets());
+  expect_words(uniCommDestroy(comm), uniInvalidUsage,
+               {"comm", "borrowed by a reducer", "uniReducerDestroy comes first"});
+  model->iterate();
+  model.reset();
+  expect_words(uniCommDestroy(comm), uniInvalidUsage, {"borrowed by a reducer"});
+  UNI_OK(uniCommFinalize(comm));
+  second.reset();
+  UNI_OK(uniCommDestroy(comm));
+}
+
 TEST(ReducerMisuse, BeginBeforeFinishNamesTheParametersThatAreNotReady) {
   const Ranks world(1, {"shm"});
   ASSERT_TRUE(world.ok());
