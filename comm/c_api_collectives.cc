@@ -22,7 +22,7 @@ Status issue(const RawCall& raw, uniComm_t comm, uniStream_t stream) {
   const Status status = issue(raw, comm, stream);
   if (__builtin_expect(status.ok(), 1)) return uniSuccess;
   group_note(status);
-  return report_error(status.annotate(collective_name(raw.collective)));
+  return report_call(status, collective_name(raw.collective));
 }
 
 // The v-variants.
@@ -37,7 +37,7 @@ uniResult_t varying(const char* name, const RawCall& raw, const RawBlocks& block
   }();
   if (status.ok()) return uniSuccess;
   group_note(status);
-  return report_error(status.annotate(name));
+  return report_call(status, name);
 }
 
 Status issue_pair(const Transfer& transfer, uniDataType_t type, int checked_peer,
@@ -60,7 +60,7 @@ uniResult_t pair_call(const char* name, const Transfer& transfer, uniDataType_t 
   const Status status = issue_pair(transfer, type, checked_peer, buffer, comm, stream);
   if (status.ok()) return uniSuccess;
   group_note(status);
-  return report_error(status.annotate(name));
+  return report_call(status, name);
 }
 
 }  // namespace
@@ -160,7 +160,7 @@ uniResult_t uniAllToAllV(const void* send, const size_t* sendcounts, const size_
   }();
   if (status.ok()) return uniSuccess;
   unisono::group_note(status);
-  return unisono::report_error(status.annotate("all_to_all_v"));
+  return unisono::report_call(status, "all_to_all_v");
 }
 
 uniResult_t uniBarrier(uniComm_t comm, uniStream_t stream) {

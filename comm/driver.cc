@@ -104,7 +104,9 @@ class Drive {
     Communicator& comm = item.operation->communicator();
     const Status status = comm.status();
     item.operation->abandon();
-    finish(item, status.annotate(where(*item.operation, item.operation->stall())));
+    // Its own failure (a deadline) has the words already.
+    const bool named = status.message().starts_with(item.operation->describe());
+    finish(item, named ? status : status.annotate(where(*item.operation, item.operation->stall())));
   }
 
   bool turn() {

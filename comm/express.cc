@@ -81,8 +81,7 @@ struct Issued {
   operation.timeout_ms = comm.timeout_ms();
   operation.resume(prepared, issued.sequence, issued.fingerprint, 1);
   const Status status = drive_started(operation);
-  return status.ok() ? uniSuccess
-                     : report_error(status.annotate(collective_name(Collective::kAllReduce)));
+  return status.ok() ? uniSuccess : report_call(status, collective_name(Collective::kAllReduce));
 }
 
 }  // namespace

@@ -83,6 +83,14 @@ uniResult_t report_error(const Status& status) {
   return static_cast<uniResult_t>(status.code());
 }
 
+uniResult_t report_call(const Status& status, std::string_view name) {
+  const std::string& text = status.message();
+  // "all_reduce #2 (...)", "recv from ...": where it failed begins with what it was.
+  const bool named =
+      text.starts_with(name) && text.size() > name.size() && text[name.size()] == ' ';
+  return report_error(named ? status : status.annotate(name));
+}
+
 // uniGetLastError's side of report_error.
 const char* last_error_text() {
   return last_error.c_str();

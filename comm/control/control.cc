@@ -31,6 +31,15 @@ constexpr size_t kMaxParked = 1024;             // messages that wait for a link
 constexpr size_t kMaxSequences = 64;            // whose arrivals are remembered
 constexpr size_t kMaxMailboxBytes = 64u << 20;
 
+// Whether `text` speaks of "rank 1", and not only of "rank 12".
+bool names(std::string_view text, std::string_view rank) {
+  for (size_t at = text.find(rank); at != std::string_view::npos; at = text.find(rank, at + 1)) {
+    const size_t end = at + rank.size();
+    if (end == text.size() || text[end] < '0' || text[end] > '9') return true;
+  }
+  return false;
+}
+
 class TreeControl final : public Control {
  public:
   TreeControl(std::unique_ptr<MessageLinks> links, ControlOptions options)
@@ -176,7 +185,10 @@ void TreeControl::on_message(int32_t from, const std::string& bytes) {
     raise(unisono::error(Code::kRemoteError, "{} sent a malformed control message", name(from)));
   } else if (message->error) {
     const ErrorMessage& record = *message->error;
-    const Status status(record.code, fmt::format("{}: {}", name(record.origin), record.text));
+    const std::string origin = name(record.origin);
+    const Status status(record.code, names(record.text, origin)
+                                         ? record.text
+                                         : fmt::format("{}: {}", origin, record.text));
     fail(status, record.code, record.origin, record.text, from);
   } else if (message->stall) {
     tell_root(*message->stall);

@@ -93,8 +93,8 @@ class Control {
   virtual ~Control() = default;  // close() first
 
   // Fails the communicator here and floods the error record to every rank; the first error wins on
-  // each rank. Elsewhere the message is prefixed by who raised it ("rank 3 (host): ..."). An abort
-  // is raise(kAborted).
+  // each rank. Elsewhere the message is prefixed by who raised it ("rank 3 (host): ..."), unless it
+  // names that rank itself. An abort is raise(kAborted).
   virtual void raise(const Status& status) = 0;
   bool failed() const { return failed_.load(std::memory_order_acquire); }
   virtual Status error() const = 0;  // ok while not failed

@@ -54,6 +54,16 @@ TEST(ControlTest, AnErrorRaisedAnywhereReachesAllOf20Ranks) {
   }
 }
 
+TEST(ControlTest, AnErrorThatNamesWhoRaisedItIsNotPrefixedByTheNameAgain) {
+  ControlTree tree(20);
+  const std::string text = "rank 0 (h0) called this, rank 12 (h12) called that";
+  tree[12].control->raise(error(Code::kMismatch, "{}", text));
+  for (int32_t rank = 0; rank < tree.size(); ++rank) {
+    ASSERT_TRUE(tree[rank].wait_failed()) << rank;
+    EXPECT_EQ(tree[rank].control->error().message(), text);
+  }
+}
+
 TEST(ControlTest, TheFirstErrorWinsOnEachRank) {
   ControlTree tree(2);
   tree[1].control->raise(error(Code::kTimeout, "first"));
