@@ -40,6 +40,7 @@ void Communicator::leave() {
 void Communicator::close() {
   if (closed_) return;
   closed_ = true;
+  if (endpoint_) endpoint_->on_shortage(nullptr);  // or it would be told to control, which goes
   leave();
   transports_.clear();
   control_.reset();

@@ -136,11 +136,14 @@ Status CommunicatorBuilder::prepare(const IdContents* id) {
   c.transports_.push_back(std::move(self));
   c.links_[static_cast<size_t>(c.rank_)].transport = c.transports_.front().get();
   if (c.ranks() == 1) return {};
+  std::string reasons;
   for (const TransportChoice& choice : c.settings_.transports) {
     const TransportEntry* entry = find_transport(choice.name);
     std::string detail;
     if (Status status = entry->available(&detail); !status.ok()) {
       log_info("transport {} is not available: {}", choice.name, status.message());
+      reasons +=
+          fmt::format("{}{}: {}", reasons.empty() ? " (" : "; ", choice.name, status.message());
       continue;
     }
     context.options = choice.options;
@@ -148,8 +151,9 @@ Status CommunicatorBuilder::prepare(const IdContents* id) {
     c.transports_.push_back(std::move(transport));
   }
   if (c.transports_.size() == 1) {
-    return error(Code::kInvalidArgument, "transports: none of '{}' is available here",
-                 c.settings_.transports_text());
+    if (!reasons.empty()) reasons += ")";
+    return error(Code::kInvalidArgument, "transports: none of '{}' is available here{}",
+                 c.settings_.transports_text(), reasons);
   }
   return {};
 }
@@ -315,6 +319,10 @@ Status CommunicatorBuilder::connect_control() {
   std::unique_ptr<MessageLinks> links =
       c.world_ ? c.world_->make_links(c.rank_) : make_socket_links(*c.endpoint_, c.rank_);
   TRY_ASSIGN(c.control_, Control::create(std::move(links), std::move(options), deadline_ns_));
+  // The others wait for links that this rank cannot make or take.
+  if (c.endpoint_) {
+    c.endpoint_->on_shortage([comm = &c](const Status& status) { comm->fail(status); });
+  }
   return {};
 }
 

@@ -14,6 +14,7 @@ namespace {
 
 constexpr int64_t kMs = 1'000'000;
 constexpr int64_t kProbeNs = 5'000 * kMs;  // for connect and handshake of one try
+constexpr int64_t kGoneNs = 1'000 * kMs;   // without a listener
 constexpr int64_t kFirstBackoffNs = 4 * kMs;
 constexpr int kMaxDoublings = 7;  // up to about half a second
 constexpr size_t kMaxProbes = 64;
@@ -116,18 +117,46 @@ void Dial::add_tcp_probes(const HostIdentity& ours, const EndpointAddress& peer,
   }
 }
 
+void Dial::try_now() {
+  for (size_t i = 0; i < probes_.size(); i++) {
+    if (probes_[i].retry == 0) continue;
+    loop_.remove(probes_[i].retry);
+    try_probe(i);
+    if (finished_) return;
+  }
+}
+
 void Dial::try_probe(size_t index) {
   Probe& probe = probes_[index];
   probe.retry = 0;
   probe.proved = false;
   auto fd = start_connect(probe.address);
-  if (!fd.ok()) return failed(index, fd.status());
+  if (!fd.ok()) {
+    if (const Status left = check_descriptors(); !left.ok()) plan_.short_of_descriptors(left);
+    if (is_gone(probe, fd.status())) {
+      return finish(error(Code::kRemoteError,
+                          "{} does not listen any more: it has died or given up", peer_name()),
+                    false);
+    }
+    return failed(index, fd.status());
+  }
+  probe.gone_since_ns = 0;
   probe.link =
       std::make_unique<HandshakeLink>(loop_, std::move(*fd), probe.is_unix,
                                       Handshake::dial(plan_.secret, plan_.fields, fresh_nonce()),
                                       [this, index] { changed(index); });
   const Status started = probe.link->start(true, monotonic_ns() + kProbeNs);
   if (!started.ok()) failed(index, started);
+}
+
+// It listened before it told us where, and names of unix sockets end with their listener.
+bool Dial::is_gone(Probe& probe, const Status& status) {
+  if (!probe.is_unix || status.code() != Code::kRemoteError) {
+    probe.gone_since_ns = 0;
+    return false;
+  }
+  if (probe.gone_since_ns == 0) probe.gone_since_ns = monotonic_ns();
+  return monotonic_ns() - probe.gone_since_ns >= kGoneNs;
 }
 
 void Dial::changed(size_t index) {

@@ -3,11 +3,13 @@
 // hold is a thin handle on it.
 #include "base/net/endpoint.h"
 
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sodium.h>
 #include <sys/epoll.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <deque>
@@ -30,6 +32,10 @@ constexpr int64_t kMs = 1'000'000;
 constexpr int64_t kHalfOpenNs = 5'000 * kMs;
 constexpr int64_t kParkedNs = 600'000 * kMs;  // an authenticated rank may be minutes ahead of us
 constexpr int64_t kOutOfDescriptorsNs = 100 * kMs;
+// How long no descriptor may be had before that is an error; and longer than any pause between two
+// tries, so that what lies further apart is not one shortage.
+constexpr int64_t kShortageNs = 1'500 * kMs;
+constexpr int64_t kBetweenTriesNs = 1'000 * kMs;
 constexpr size_t kMaxHalfOpen = 256;
 constexpr size_t kMaxParked = 64;  // of one purpose
 constexpr int kAcceptsATurn = 16;  // then handshakes under way get theirs
@@ -74,6 +80,7 @@ class Core : public std::enable_shared_from_this<Core> {
   Status watch();
   void set_handler(Purpose purpose, Endpoint::Accepted handler);
   void stop_handler(Purpose purpose);
+  void set_shortage_handler(std::function<void(const Status&)> handler);
   void shut_down();
 
  private:
@@ -86,8 +93,12 @@ class Core : public std::enable_shared_from_this<Core> {
   Status listen_tcp(const std::string& interfaces, EndpointAddress* published);
   void on_listener(size_t index);
   void pause_listener(size_t index);
+  void short_of_descriptors(const Status& why);
+  void finish_dials(const Status& status, bool control_too);
+  std::vector<std::shared_ptr<Dial>> control_dials() const;
   void admit(Fd fd, bool is_unix);
   void half_open_changed(uint64_t number);
+  bool wanted(Purpose purpose);
   bool has_room(Service* service);
   void deliver(int32_t peer, Purpose purpose, Fd fd, bool is_unix);
   void start_dials();
@@ -104,6 +115,10 @@ class Core : public std::enable_shared_from_this<Core> {
   std::array<Service, kPurposes> services_;
   std::map<uint64_t, std::unique_ptr<HandshakeLink>> half_open_;  // oldest first
   uint64_t next_half_open_ = 1;
+  Fd reserve_;  // given back when there is no other descriptor left
+  int64_t short_since_ns_ = 0, last_short_ns_ = 0;
+  Status shortage_;
+  std::function<void(const Status&)> on_shortage_;
 
   struct Peer {
     std::string address;  // as given: a tenth of its decoded size, and most are never dialled
@@ -133,8 +148,10 @@ Status Core::listen(const EndpointOptions& options) {
   }
   if (options.tcp) TRY(listen_tcp(options.interfaces, &published));
   if (listeners_.empty()) {
+    TRY(check_descriptors());
     return error(Code::kSystemError, "rank {} can listen neither by TCP nor by unix socket", rank_);
   }
+  reserve_ = Fd(::open("/", O_PATH | O_CLOEXEC));
   address_ = encode_address(published);
   return ok_status();
 }
@@ -198,8 +215,9 @@ void Core::on_listener(size_t index) {
       admit(std::move(*fd), listeners_[index].is_unix);
       continue;
     }
-    if (fd.status().code() != Code::kInProgress) pause_listener(index);
-    return;
+    if (fd.status().code() == Code::kInProgress) return;
+    pause_listener(index);
+    return short_of_descriptors(fd.status());
   }
 }
 
@@ -212,6 +230,35 @@ void Core::pause_listener(size_t index) {
     listeners_[index].pause = 0;
     loop_.modify_fd(listeners_[index].watch, EPOLLIN);
   });
+}
+
+void Core::short_of_descriptors(const Status& why) {
+  const auto self = shared_from_this();  // callbacks may end the endpoint
+  const int64_t now = monotonic_ns();
+  if (now - std::exchange(last_short_ns_, now) > kBetweenTriesNs) short_since_ns_ = now;
+  if (now - short_since_ns_ < kShortageNs || !shortage_.ok()) return;
+  shortage_ = why.annotate("no link to another rank can be made");
+  log_warn("rank {}: {}", rank_, shortage_.message());
+  half_open_.clear();
+  finish_dials(shortage_, false);
+  reserve_.reset();
+  // Before the listener takes the descriptor for somebody else.
+  for (const auto& dial : control_dials()) dial->try_now();
+  if (const auto handler = on_shortage_) handler(shortage_);
+}
+
+std::vector<std::shared_ptr<Dial>> Core::control_dials() const {
+  std::vector<std::shared_ptr<Dial>> found;
+  const std::lock_guard lock(mutex_);
+  for (const auto& [number, dial] : dials_) {
+    if (dial->purpose() == Purpose::kControl) found.push_back(dial);
+  }
+  return found;
+}
+
+void Core::set_shortage_handler(std::function<void(const Status&)> handler) {
+  on_shortage_ = std::move(handler);
+  if (const auto now = on_shortage_; now && !shortage_.ok()) now(shortage_);
 }
 
 void Core::admit(Fd fd, bool is_unix) {
@@ -241,7 +288,7 @@ void Core::half_open_changed(uint64_t number) {
       return;
     case Handshake::State::kProved:
       // Refused before the last word, so that the dialler knows and tries again.
-      if (!has_room(&service(link.fields().purpose))) {
+      if (!wanted(link.fields().purpose)) {
         half_open_.erase(found);
         return;
       }
@@ -255,6 +302,10 @@ void Core::half_open_changed(uint64_t number) {
       return deliver(fields.from, fields.purpose, std::move(fd), is_unix);
     }
   }
+}
+
+bool Core::wanted(Purpose purpose) {
+  return (shortage_.ok() || purpose == Purpose::kControl) && has_room(&service(purpose));
 }
 
 bool Core::has_room(Service* service) {
@@ -328,6 +379,9 @@ void Core::dial(int32_t peer, Purpose purpose, Via via, int64_t deadline_ns,
   plan.via = via;
   plan.deadline_ns = deadline_ns;
   plan.done = std::move(done);
+  plan.short_of_descriptors = [this](const Status& why) {
+    loop_.post([self = shared_from_this(), why] { self->short_of_descriptors(why); });
+  };
   bool first = false;
   {
     std::unique_lock lock(mutex_);
@@ -373,6 +427,9 @@ void Core::start_dial(uint64_t number) {
       address = peer->second.address;
     }
   }
+  if (!shortage_.ok() && dial->purpose() != Purpose::kControl) {
+    return dial->finish(shortage_, false);
+  }
   if (const auto peer = decode_address(address); peer.ok()) return dial->start(identity_, *peer);
   dial->finish(error(Code::kInvalidUsage, "the address of rank {} is not known", dial->peer()),
                false);
@@ -390,15 +447,23 @@ void Core::shut_down() {
   listeners_.clear();
   half_open_.clear();
   for (size_t i = 1; i < kPurposes; i++) stop_handler(static_cast<Purpose>(i));
+  on_shortage_ = nullptr;
+  finish_dials(Status(Code::kAborted, "the endpoint was closed"), true);
+}
+
+void Core::finish_dials(const Status& status, bool control_too) {
   for (;;) {
     std::shared_ptr<Dial> dial;
     {
       const std::lock_guard lock(mutex_);
-      if (dials_.empty()) break;
-      dial = std::move(dials_.begin()->second);
-      dials_.erase(dials_.begin());
+      const auto found = std::find_if(dials_.begin(), dials_.end(), [&](const auto& one) {
+        return control_too || one.second->purpose() != Purpose::kControl;
+      });
+      if (found == dials_.end()) return;
+      dial = std::move(found->second);
+      dials_.erase(found);
     }
-    dial->finish(Status(Code::kAborted, "the endpoint was closed"), false);
+    dial->finish(status, false);
   }
 }
 
@@ -418,6 +483,10 @@ class EndpointHandle final : public Endpoint {
   }
   void stop_accept(Purpose purpose) override {
     core_->loop().run_sync([&] { core_->stop_handler(purpose); });
+  }
+  void on_shortage(std::function<void(const Status&)> handler) override {
+    const auto core = core_;  // the handler may end this endpoint
+    core->loop().run_sync([&] { core->set_shortage_handler(std::move(handler)); });
   }
   void dial(int32_t peer, Purpose purpose, Via via, int64_t deadline_ns, Dialled done) override {
     core_->dial(peer, purpose, via, deadline_ns, std::move(done));

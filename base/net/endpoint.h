@@ -59,9 +59,16 @@ class Endpoint {
   virtual void on_accept(Purpose purpose, Accepted handler) = 0;
   // After it returns the handler is not running and never runs again; later links are refused.
   virtual void stop_accept(Purpose purpose) = 0;
+  // When links could not be made for a second and a half because this process can open no further
+  // descriptor: at most once, on the loop's thread, with the reason; if that has happened before,
+  // before on_shortage() returns. Replaces the handler before it, which then is not running and
+  // never runs again; may be null. From then on only control links are dialled, by a descriptor
+  // kept for them: the news has to get out.
+  virtual void on_shortage(std::function<void(const Status&)> handler) = 0;
   // Probes all addresses of the peer in parallel and keeps the first that completes the handshake;
   // tries again until the deadline (then kTimeout, naming the rank and what was tried).
-  // kSystemError at once if no address can reach the peer, kInvalidUsage if its address is unknown.
+  // kSystemError at once if no address can reach the peer, kInvalidUsage if its address is unknown,
+  // kRemoteError if the peer's unix socket has been gone for a second: it listened when it told us.
   // `done` runs exactly once, never before dial() has returned.
   virtual void dial(int32_t peer, Purpose purpose, Via via, int64_t deadline_ns, Dialled done) = 0;
   // Whether the peer's host identity equals ours (a hint: shm proves it by mapping).

@@ -104,9 +104,17 @@ Result<Fd> start_connect(const Address& address) {
   Fd fd(make_socket(raw->sa_family));
   if (!fd.valid()) return system_error(errno, "socket for " + address.text());
   if (::connect(fd.get(), raw, address.length) != 0 && errno != EINPROGRESS) {
-    return system_error(errno, "connect to " + address.text());
+    const int number = errno;
+    const Status status = system_error(number, "connect to " + address.text());
+    const bool nobody = number == ECONNREFUSED && raw->sa_family == AF_UNIX;
+    return nobody ? Status(Code::kRemoteError, status.message()) : status;
   }
   return fd;
+}
+
+Status check_descriptors() {
+  const Fd one(::open("/", O_PATH | O_CLOEXEC));
+  return one.valid() ? ok_status() : system_error(errno, "a descriptor");
 }
 
 Result<Fd> accept_from(int listener) {

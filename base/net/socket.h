@@ -55,7 +55,10 @@ std::string describe_local_end(int fd);
 
 Result<Fd> listen_on(const Address& address);  // non-blocking; port chosen by the kernel when 0
 Result<Address> bound_address(int fd);
-Result<Fd> start_connect(const Address& address);  // non-blocking, EINPROGRESS is ok
+// Non-blocking, EINPROGRESS is ok. kRemoteError: nobody listens at this unix address.
+Result<Fd> start_connect(const Address& address);
+// Ok, or why this process can open no further descriptor.
+Status check_descriptors();
 // The next connection of a listener, non-blocking. kInProgress: none is there.
 Result<Fd> accept_from(int listener);
 // No delay, keepalive: a silent link to a vanished host fails within about half a minute.

@@ -615,8 +615,11 @@ Result<std::unique_ptr<Control>> Control::create(std::unique_ptr<MessageLinks> l
                                                  ControlOptions options, int64_t deadline_ns) {
   CHECK(options.env != nullptr && options.rank >= 0 && options.rank < options.ranks);
   auto control = std::make_unique<TreeControl>(std::move(links), std::move(options));
-  const Status status = control->open(deadline_ns);
-  if (!status.ok()) return status.annotate("control");
+  const Status status = control->open(deadline_ns).annotate("control");
+  if (!status.ok()) {
+    control->raise(status);  // to those that this rank has links to
+    return status;
+  }
   return std::unique_ptr<Control>(std::move(control));
 }
 

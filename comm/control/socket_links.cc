@@ -26,6 +26,7 @@ namespace {
 constexpr size_t kHeaderBytes = 5;
 constexpr uint8_t kMessage = 0, kFarewell = 1, kGreeting = 2;
 constexpr size_t kMaxQueuedBytes = 64u << 20;  // to one neighbour; more and it counts as dead
+constexpr int64_t kLastTryNs = 1'000'000'000;  // for links, when only kept descriptors are left
 constexpr int64_t kFarewellNs = 250'000'000;   // for neighbours to answer our farewell
 
 std::string frame(uint8_t type, std::string_view bytes) {
@@ -67,6 +68,7 @@ class Core : public std::enable_shared_from_this<Core> {
   void establish(int32_t peer, net::Fd fd);
   void establish_further(int32_t peer, net::Fd fd);
   void give_up(int32_t peer, const Status& status);
+  Status failure_now(int64_t deadline_ns) const;  // mutex_ held; of open()
   void enqueue(int32_t peer, std::string bytes);
   bool flush(Link& link);  // false: broken
   void on_event(int32_t peer, uint32_t events);
@@ -91,6 +93,8 @@ class Core : public std::enable_shared_from_this<Core> {
   std::condition_variable changed_;
   std::set<int32_t> missing_;
   Status failure_;
+  Status shortage_;  // of descriptors
+  int64_t shortage_ns_ = 0;
   bool all_said_farewell_ = false;
 };
 
@@ -112,6 +116,12 @@ Status Core::open(std::span<const int32_t> neighbours, MessageLinks::Handlers ha
     if (self->links_.count(peer) != 0) return self->establish(peer, std::move(fd));
     self->establish_further(peer, std::move(fd));
   });
+  endpoint_.on_shortage([self](const Status& status) {
+    const std::lock_guard lock(self->mutex_);
+    self->shortage_ = status;
+    self->shortage_ns_ = real_env().now_ns();
+    self->changed_.notify_all();
+  });
   for (const int32_t peer : neighbours) {
     if (peer > rank_) continue;
     endpoint_.dial(peer, net::Purpose::kControl, net::Via::kUnixThenTcp, deadline_ns,
@@ -123,20 +133,29 @@ Status Core::open(std::span<const int32_t> neighbours, MessageLinks::Handlers ha
                      }
                    });
   }
-  std::unique_lock lock(mutex_);
-  while (!missing_.empty() && failure_.ok()) {
-    const int64_t left_ns = deadline_ns - real_env().now_ns();
-    if (left_ns <= 0) break;
-    changed_.wait_for(lock, std::chrono::nanoseconds(std::min<int64_t>(left_ns, 1'000'000'000)));
+  Status status;
+  {
+    std::unique_lock lock(mutex_);
+    while (!missing_.empty() && status.ok()) {
+      status = failure_now(deadline_ns);
+      if (!status.ok()) break;
+      const int64_t left_ns = std::max<int64_t>(1, deadline_ns - real_env().now_ns());
+      changed_.wait_for(lock, std::chrono::nanoseconds(std::min(left_ns, kLastTryNs / 2)));
+    }
   }
-  Status status = failure_;
-  if (status.ok() && !missing_.empty()) {
-    std::string names;
-    for (const int32_t peer : missing_)
-      names += fmt::format("{}{}", names.empty() ? "" : ", ", peer);
-    status = error(Code::kTimeout, "no link to rank {} in time", names);
-  }
+  endpoint_.on_shortage(nullptr);
   return status;
+}
+
+Status Core::failure_now(int64_t deadline_ns) const {
+  if (!failure_.ok()) return failure_;
+  const int64_t now = real_env().now_ns();
+  const bool is_short = !shortage_.ok() && now - shortage_ns_ >= kLastTryNs;
+  if (!is_short && now < deadline_ns) return {};
+  std::string names;
+  for (const int32_t peer : missing_) names += fmt::format("{}{}", names.empty() ? "" : ", ", peer);
+  if (is_short) return shortage_.annotate(fmt::format("no link to rank {}", names));
+  return error(Code::kTimeout, "no link to rank {} in time", names);
 }
 
 // The accepting of further links goes on until close().

@@ -1,8 +1,10 @@
 #include "base/net/endpoint.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -289,6 +291,87 @@ TEST_F(EndpointTest, ADialTriesAgainUntilThePeerIsThere) {
   b = make(1, false);
   ASSERT_TRUE(a->set_peer(1, b->address()).ok());
   EXPECT_TRUE(dial(*a, 1, Via::kUnixOnly).get().status.ok());
+}
+
+TEST_F(EndpointTest, ADialEndsWhenThePeerHasGoneForGood) {
+  const auto a = make(0);
+  auto b = make(1);
+  introduce(*a, 0, *b, 1);
+  b.reset();
+  const Status status = dial(*a, 1, Via::kUnixThenTcp).get().status;
+  EXPECT_EQ(status.code(), Code::kRemoteError) << status.message();
+  EXPECT_NE(status.message().find("rank 1 does not listen any more"), std::string::npos)
+      << status.message();
+}
+
+// No descriptor can be opened until the end of the scope.
+class NoDescriptors {
+ public:
+  NoDescriptors() {
+    getrlimit(RLIMIT_NOFILE, &before_);
+    const rlimit none{0, before_.rlim_max};
+    setrlimit(RLIMIT_NOFILE, &none);
+  }
+  ~NoDescriptors() { setrlimit(RLIMIT_NOFILE, &before_); }
+  NoDescriptors(const NoDescriptors&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
+TEST_F(EndpointTest, OutOfDescriptorsForLongIsToldOnceAndEndsDialsWithTheReason) {
+  const auto a = make(0, false);
+  const auto b = make(1, false);
+  introduce(*a, 0, *b, 1);
+  std::promise<Status> told;
+  a->on_shortage([&told](const Status& status) { told.set_value(status); });  // once, or it throws
+  {
+    const NoDescriptors none;
+    const Status status = dial(*a, 1, Via::kUnixOnly).get().status;
+    EXPECT_EQ(status.code(), Code::kSystemError);
+    EXPECT_NE(status.message().find("Too many open files"), std::string::npos) << status.message();
+    const Status later = dial(*a, 1, Via::kUnixOnly).get().status;
+    EXPECT_EQ(later.message(), status.message());
+    EXPECT_EQ(told.get_future().get().message(), status.message());
+  }
+  // Who asks afterwards hears of it at once.
+  Status again;
+  a->on_shortage([&again](const Status& status) { again = status; });
+  EXPECT_EQ(again.code(), Code::kSystemError);
+  a->on_shortage(nullptr);
+  // The way for the news is open.
+  Inbox inbox;
+  b->on_accept(Purpose::kControl, inbox.handler());
+  EXPECT_TRUE(dial(*a, 1, Via::kUnixOnly, kPlenty, Purpose::kControl).get().status.ok());
+  EXPECT_EQ(inbox.next().peer, 0);
+}
+
+TEST_F(EndpointTest, AShortListenerTakesAControlLinkByTheDescriptorThatItKept) {
+  const auto a = make(0, false);
+  const auto b = make(1, false);
+  introduce(*a, 0, *b, 1);
+  Inbox inbox;
+  b->on_accept(Purpose::kControl, inbox.handler());
+  std::promise<void> told;
+  b->on_shortage([&told](const Status&) { told.set_value(); });
+  // One descriptor is left: the dialler's.
+  std::vector<Fd> taken;
+  rlimit before{};
+  getrlimit(RLIMIT_NOFILE, &before);
+  const rlimit few{256, before.rlim_max};
+  setrlimit(RLIMIT_NOFILE, &few);
+  for (;;) {
+    Fd one(::open("/", O_PATH | O_CLOEXEC));
+    if (!one.valid()) break;
+    taken.push_back(std::move(one));
+  }
+  ASSERT_FALSE(taken.empty());
+  taken.pop_back();
+  auto dialling = dial(*a, 1, Via::kUnixOnly, kPlenty, Purpose::kControl);
+  told.get_future().wait();
+  EXPECT_TRUE(dialling.get().status.ok());
+  EXPECT_EQ(inbox.next().peer, 0);
+  setrlimit(RLIMIT_NOFILE, &before);
 }
 
 TEST_F(EndpointTest, GarbageAndSilenceDisturbNobody) {
