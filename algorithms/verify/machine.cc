@@ -39,9 +39,11 @@ void Machine::push(int32_t process) {
   ready_.push_back(process);
 }
 
-void Machine::push_rank(int32_t rank, int32_t but) {
+// Those lanes of the rank that wait for this. Messages and credit wake theirs by themselves.
+void Machine::push_waiting(int32_t rank, Blocked why, int32_t awaited) {
   for (int32_t p = first_process_[at(rank)]; p < first_process_[at(rank) + 1]; ++p) {
-    if (p != but) push(p);
+    const Process& process = processes_[at(p)];
+    if (process.why == why && (why != Blocked::kAwait || process.awaited == awaited)) push(p);
   }
 }
 
@@ -58,7 +60,8 @@ void Machine::enter(int32_t rank) {
   r.unfinished = 0;
   for (int32_t p = first_process_[at(rank)]; p < first_process_[at(rank) + 1]; ++p) {
     Process& process = processes_[at(p)];
-    process.position = process.round = 0;
+    process.position = process.round = process.met = 0;
+    process.why = Blocked::kNo;
     const size_t steps = process.lane < 0 ? plan.order.size()
                          : at(process.lane) < plan.lanes.size()
                              ? plan.lanes[at(process.lane)].steps.size()
@@ -101,20 +104,24 @@ bool Machine::send_reads_destination(const Firing& firing) const {
   return false;
 }
 
-Machine::Reason Machine::blocked_by(const Firing& firing) const {
+// What has been met once is not looked at again: a step may have a thousand sources, and is asked
+// after each.
+Machine::Reason Machine::blocked_by(const Firing& firing, int32_t* met) const {
   const Rank& r = ranks_[at(firing.rank)];
   const Plan& plan = plan_of(firing.rank);
   const CallWiring& call = wiring_.calls[r.call];
   const Step& step = *firing.what;
-  for (size_t a = 0; a < step.awaits.size(); ++a) {
-    const Await& await = step.awaits[a];
+  const size_t awaits = step.awaits.size();
+  for (; at(*met) < awaits; ++*met) {
+    const Await& await = step.awaits[at(*met)];
     const int64_t round = firing.round - await.lag;
     const int64_t steps = static_cast<int64_t>(plan.lanes[at(await.lane)].steps.size());
     if (round >= 0 && r.passed[at(await.lane)] <= round * steps + await.step) {
-      return {Blocked::kAwait, static_cast<int32_t>(a)};
+      return {Blocked::kAwait, *met};
     }
   }
-  for (const Operand& source : step.sources) {
+  for (; at(*met) < awaits + step.sources.size(); ++*met) {
+    const Operand& source = step.sources[at(*met) - awaits];
     if (!source.receive) continue;
     const Channel& channel = channels_[at(call.channel[at(firing.rank)][at(source.channel)])];
     const End& end = ends_[at(call.end[at(firing.rank)][at(source.channel)])];
@@ -130,8 +137,12 @@ Machine::Reason Machine::blocked_by(const Firing& firing) const {
   return {};
 }
 
-// Leaves word with whatever will let the step go on. Awaits and sends wake all lanes of their rank.
+// Leaves word with whatever will let the step go on.
 void Machine::wait_for(int32_t process, const Firing& firing, const Reason& reason) {
+  processes_[at(process)].why = reason.why;
+  if (reason.why == Blocked::kAwait) {
+    processes_[at(process)].awaited = firing.what->awaits[at(reason.number)].lane;
+  }
   const CallWiring& call = wiring_.calls[ranks_[at(firing.rank)].call];
   if (reason.why == Blocked::kMessage) {
     ends_[at(call.end[at(firing.rank)][at(reason.number)])].reader_waits = process;
@@ -172,7 +183,7 @@ void Machine::complete(const Slot& slot) {
   if (!options_.late) return;
   mark_reads(slot, -1);
   --ranks_[at(slot.rank)].uncompleted;
-  push_rank(slot.rank, -1);
+  push_waiting(slot.rank, Blocked::kSend, 0);
   leave_if_done(slot.rank);
 }
 
@@ -213,6 +224,8 @@ void Machine::commit(int32_t number, const Firing& firing) {
   Rank& r = ranks_[at(firing.rank)];
   if (firing.what->forward >= 0) send(firing);
   ++r.passed[at(firing.lane)];
+  process.met = 0;
+  process.why = Blocked::kNo;
   const size_t steps =
       process.lane < 0 ? plan.order.size() : plan.lanes[at(process.lane)].steps.size();
   if (at(++process.position) == steps) {
@@ -224,7 +237,7 @@ void Machine::commit(int32_t number, const Firing& firing) {
   for (const Operand& source : firing.what->sources) {
     if (source.receive) receive(firing, source.channel);
   }
-  if (plan.lanes.size() > 1) push_rank(firing.rank, number);
+  if (plan.lanes.size() > 1) push_waiting(firing.rank, Blocked::kAwait, firing.lane);
   if (process.finished) --r.unfinished;
   leave_if_done(firing.rank);
 }
@@ -238,7 +251,7 @@ Status Machine::run(Observer* observer) {
     processes_[at(number)].queued = false;
     Firing firing{};
     while (current(processes_[at(number)], &firing)) {
-      const Reason reason = blocked_by(firing);
+      const Reason reason = blocked_by(firing, &processes_[at(number)].met);
       if (reason.why != Blocked::kNo) {
         wait_for(number, firing, reason);
         break;
@@ -264,7 +277,8 @@ Status Machine::deadlock() const {
   for (const Process& process : processes_) {
     Firing firing{};
     if (ranks_[at(process.rank)].call >= calls_.size() || !current(process, &firing)) continue;
-    const Reason reason = blocked_by(firing);
+    int32_t met = process.met;
+    const Reason reason = blocked_by(firing, &met);
     const Plan& plan = plan_of(firing.rank);
     std::string what = "uncompleted sends of what it writes";
     if (reason.why == Blocked::kAwait) {

@@ -52,9 +52,13 @@ class Machine {
   size_t slots() const { return channels_.size() * at(options_.slots); }
 
  private:
+  enum class Blocked : uint8_t { kNo, kAwait, kMessage, kCredit, kSend };
   struct Process {
     int32_t rank = 0, lane = 0;  // lane: of the rank's current call, or -1 when it runs the order
     int32_t position = 0, round = 0;
+    int32_t met = 0;      // of its step's awaits, then sources: they stay so until it fires
+    int32_t awaited = 0;  // kAwait: the lane
+    Blocked why = Blocked::kNo;
     bool queued = false, finished = false;
   };
   struct Channel {
@@ -76,7 +80,6 @@ class Machine {
     std::vector<int32_t> reads;   // late: uncompleted sends that read a slice
     std::vector<MemoryMap> map;   // late: of this call; one element
   };
-  enum class Blocked { kNo, kAwait, kMessage, kCredit, kSend };
   struct Reason {
     Blocked why = Blocked::kNo;
     int32_t number = 0;  // await or channel (of the plan)
@@ -86,9 +89,9 @@ class Machine {
   void enter(int32_t rank);
   void leave_if_done(int32_t rank);
   void push(int32_t process);
-  void push_rank(int32_t rank, int32_t but);
+  void push_waiting(int32_t rank, Blocked why, int32_t awaited);
   bool current(const Process& process, Firing* firing) const;
-  Reason blocked_by(const Firing& firing) const;
+  Reason blocked_by(const Firing& firing, int32_t* met) const;
   bool send_reads_destination(const Firing& firing) const;
   void wait_for(int32_t process, const Firing& firing, const Reason& reason);
   void commit(int32_t process, const Firing& firing);
