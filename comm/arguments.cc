@@ -151,6 +151,7 @@ Status check_varying_overlap(const Communicator& comm, const Call& call, bool ma
   const auto piece = reinterpret_cast<uintptr_t>(many_in ? call.recv : call.send);
   const uintptr_t piece_end = piece + table.lengths[own] * size;
   for (size_t b = 0; b < table.lengths.size(); b++) {
+    if (table.lengths[b] == 0) continue;
     const uintptr_t begin = whole + table.offsets[b] * size;
     const uintptr_t end = begin + table.lengths[b] * size;
     if (piece >= end || begin >= piece_end || (b == own && piece == begin)) continue;
