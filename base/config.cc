@@ -113,6 +113,8 @@ void read_settings(Reader& reader, Environment& env) {
   reader.word("UNISONO_REPRODUCIBLE", {"0", "1"}, env.reproducible);
   reader.word("UNISONO_KERNELS", {"scalar", "sse4", "avx2", "avx512", "neon"}, env.kernel_target);
   if (env.kernel_target >= 0) reader.text("UNISONO_KERNELS", env.kernels);
+  reader.text("UNISONO_NCCL_LIB", env.nccl_library);
+  reader.text("UNISONO_CUDART_LIB", env.cudart_library);
 }
 
 void read_launcher(Reader& reader, Environment& env) {

@@ -22,11 +22,13 @@ struct Environment {
   std::string job_secret_fd;    // UNISONO_JOB_SECRET_FD: inherited descriptor (uni-run)
   std::string
       meeting;  // UNISONO_MEETING: uni-run's meeting point: "unix:NAME" or "tcp://host:port"
-  int64_t timeout_ms = -1;  // UNISONO_TIMEOUT_MS: -1 is the default of 30 minutes
-  int64_t slice_bytes = 0;  // UNISONO_SLICE_BYTES: 0 lets the planner decide
-  int reproducible = -1;    // UNISONO_REPRODUCIBLE: 0 or 1; -1 is unset
-  int kernel_target = -1;   // UNISONO_KERNELS: scalar sse4 avx2 avx512 neon; -1 is the best one
-  std::string kernels;      // the word of UNISONO_KERNELS
+  int64_t timeout_ms = -1;     // UNISONO_TIMEOUT_MS: -1 is the default of 30 minutes
+  int64_t slice_bytes = 0;     // UNISONO_SLICE_BYTES: 0 lets the planner decide
+  int reproducible = -1;       // UNISONO_REPRODUCIBLE: 0 or 1; -1 is unset
+  int kernel_target = -1;      // UNISONO_KERNELS: scalar sse4 avx2 avx512 neon; -1 is the best one
+  std::string kernels;         // the word of UNISONO_KERNELS
+  std::string nccl_library;    // UNISONO_NCCL_LIB: the file of NCCL; default libnccl.so.2
+  std::string cudart_library;  // UNISONO_CUDART_LIB: of the CUDA runtime; default libcudart.so.*
   // Settings of launchers; -1 or empty is unset. All four come from one launcher, the first whose
   // rank is set.
   int rank = -1;        // RANK, OMPI_COMM_WORLD_RANK, PMI_RANK, SLURM_PROCID,

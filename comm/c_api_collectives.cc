@@ -1,5 +1,6 @@
 // The collectives and point-to-point calls of unisono.h: check, then issue.
 #include "comm/arguments.h"
+#include "comm/device_calls.h"
 #include "comm/express.h"
 #include "comm/group.h"
 #include "comm/handles.h"
@@ -11,11 +12,17 @@ using unisono::Status;
 namespace unisono {
 namespace {
 
+Stream* queue_of(uniStream_t stream) {
+  return stream == nullptr ? nullptr : &stream->stream;
+}
+
 Status issue(const RawCall& raw, uniComm_t comm, uniStream_t stream) {
   TRY(check_comm(comm));
   Call call;
+  TRY(check_stream(*comm->communicator, queue_of(stream)));
   TRY(check_call(*comm->communicator, raw, &call));
-  return issue_collective(*comm->communicator, call, stream == nullptr ? nullptr : &stream->stream);
+  TRY(check_device_call(*comm->communicator, call));
+  return issue_collective(*comm->communicator, call, queue_of(stream));
 }
 
 [[gnu::noinline]] uniResult_t collective(const RawCall& raw, uniComm_t comm, uniStream_t stream) {
@@ -31,9 +38,10 @@ uniResult_t varying(const char* name, const RawCall& raw, const RawBlocks& block
   const Status status = [&]() -> Status {
     TRY(check_comm(comm));
     Call call;
+    TRY(check_stream(*comm->communicator, queue_of(stream)));
     TRY(check_varying(*comm->communicator, raw, blocks, &call));
-    return issue_collective(*comm->communicator, call,
-                            stream == nullptr ? nullptr : &stream->stream);
+    TRY(check_device_call(*comm->communicator, call));
+    return issue_collective(*comm->communicator, call, queue_of(stream));
   }();
   if (status.ok()) return uniSuccess;
   group_note(status);
@@ -43,16 +51,20 @@ uniResult_t varying(const char* name, const RawCall& raw, const RawBlocks& block
 Status issue_pair(const Transfer& transfer, uniDataType_t type, int checked_peer,
                   const char* buffer, uniComm_t comm, uniStream_t stream) {
   TRY(check_comm(comm));
+  TRY(check_stream(*comm->communicator, queue_of(stream)));
   TRY(check_transfer(*comm->communicator, transfer.data, transfer.count, type, checked_peer,
                      buffer));
+  if (transfer.peer == kAnySource && comm->communicator->device() != nullptr) {
+    return error(Code::kInvalidUsage,
+                 "comm: a receive from any rank needs config.device = \"cpu\"");
+  }
   if (transfer.peer == comm->communicator->rank() && !group_open()) {
     // Alone it would wait for its other half for ever.
     return error(Code::kInvalidArgument, "peer: is this rank itself, which only a group can do");
   }
   Transfer checked = transfer;
   checked.type = static_cast<DataType>(type);
-  return issue_transfer(*comm->communicator, checked,
-                        stream == nullptr ? nullptr : &stream->stream);
+  return issue_transfer(*comm->communicator, checked, queue_of(stream));
 }
 
 uniResult_t pair_call(const char* name, const Transfer& transfer, uniDataType_t type,
@@ -152,11 +164,11 @@ uniResult_t uniAllToAllV(const void* send, const size_t* sendcounts, const size_
   const Status status = [&]() -> Status {
     TRY(unisono::check_comm(comm));
     const unisono::Communicator& own = *comm->communicator;
+    TRY(unisono::check_stream(own, unisono::queue_of(stream)));
     TRY(unisono::check_exchange(own, send, {sendcounts, sdispls}, type, false, &transfers));
     TRY(unisono::check_exchange(own, recv, {recvcounts, rdispls}, type, true, &transfers));
     TRY(unisono::check_apart(transfers));
-    return unisono::issue_transfers(*comm->communicator, transfers,
-                                    stream == nullptr ? nullptr : &stream->stream);
+    return unisono::issue_transfers(*comm->communicator, transfers, unisono::queue_of(stream));
   }();
   if (status.ok()) return uniSuccess;
   unisono::group_note(status);
@@ -218,8 +230,8 @@ uniResult_t uniRedOpCreatePreMulSum(uniRedOp_t* op, const void* scalar, uniDataT
       return unisono::error(unisono::Code::kInvalidArgument, "scalar: is null");
     double value = 0;
     TRY(unisono::read_scalar(scalar, type, &value));
-    TRY_ASSIGN(const uint32_t handle,
-               comm->communicator->create_premul_sum(value, static_cast<unisono::DataType>(type)));
+    TRY_ASSIGN(const uint32_t handle, comm->communicator->create_premul_sum(
+                                          scalar, value, static_cast<unisono::DataType>(type)));
     *op = static_cast<uniRedOp_t>(handle);
     return {};
   }();

@@ -334,6 +334,7 @@ uniResult_t uniCommFinalize(uniComm_t comm) {
   comm->communicator->env().enter(comm->communicator->rank());
   comm->communicator->drain();
   comm->communicator->env().leave(comm->communicator->rank());
+  status = comm->communicator->finish_device();
   comm->finalized = true;
   // Before leaving: that others then fail, for want of this rank, is no failure of this rank's.
   if (comm->communicator->failed()) status = comm->communicator->status();
@@ -354,8 +355,9 @@ uniResult_t uniCommDestroy(uniComm_t comm) {
       comm->communicator->drain();
       env.leave(rank);
     }
+    const Status ended = comm->communicator->finish_device();
     delete comm;
-    return uniSuccess;
+    return unisono::report(ended);
   }
   // The child of a fork: the links are closed, the rest is the parent's, and this memory is a copy.
   // Leave it be.

@@ -1,5 +1,6 @@
 // Host streams and events of unisono.h.
 #include "base/net/event_loop.h"
+#include "comm/device_stream.h"
 #include "comm/group.h"
 #include "comm/handles.h"
 
@@ -23,6 +24,17 @@ Status not_own_thread(uniStream_t stream, const char* what) {
   return error(Code::kInvalidUsage, "stream: a host function must not {} its own stream", what);
 }
 
+// What CUDA's own calls do on such a stream.
+Status on_host(uniStream_t stream, const char* instead) {
+  if (stream->stream.device() == nullptr) return {};
+  return error(Code::kInvalidUsage, "stream: wraps a CUDA stream; {} does this", instead);
+}
+
+Status synchronize(uniStream_t stream) {
+  const auto& device = stream->stream.device();
+  return device ? device->synchronize() : stream->stream.synchronize();
+}
+
 }  // namespace
 
 uniResult_t uniStreamCreate(uniStream_t* stream) {
@@ -39,6 +51,7 @@ uniResult_t uniStreamDestroy(uniStream_t stream) {
                    "stream: calls on it wait in the open group; destroy it after uniGroupEnd");
   }
   if (!status.ok()) return unisono::report(status);
+  if (stream->stream.device() != nullptr) (void)synchronize(stream);
   delete stream;
   return uniSuccess;
 }
@@ -46,19 +59,25 @@ uniResult_t uniStreamDestroy(uniStream_t stream) {
 uniResult_t uniStreamSynchronize(uniStream_t stream) {
   Status status = need(stream, "stream");
   if (status.ok()) status = not_own_thread(stream, "wait for");
-  if (status.ok()) status = stream->stream.synchronize();
+  if (status.ok()) status = synchronize(stream);
   return unisono::report(status);
 }
 
 uniResult_t uniStreamQuery(uniStream_t stream) {
   const Status status = need(stream, "stream");
   if (!status.ok()) return unisono::report(status);
+  if (const auto& device = stream->stream.device()) {
+    const unisono::Result<bool> idle = device->idle();
+    if (!idle.ok()) return unisono::report(idle.status());
+    return *idle ? uniSuccess : uniInProgress;
+  }
   return stream->stream.idle() ? uniSuccess : uniInProgress;
 }
 
 uniResult_t uniStreamWaitEvent(uniStream_t stream, uniEvent_t event) {
   Status status = need(stream, "stream");
   if (status.ok()) status = need(event, "event");
+  if (status.ok()) status = on_host(stream, "cudaStreamWaitEvent");
   if (!status.ok()) return unisono::report(status);
   unisono::StreamWork work;
   work.wait = event->event;
@@ -69,15 +88,22 @@ uniResult_t uniStreamWaitEvent(uniStream_t stream, uniEvent_t event) {
 uniResult_t uniStreamLaunchHostFunc(uniStream_t stream, uniHostFn_t fn, void* arg) {
   Status status = need(stream, "stream");
   if (status.ok()) status = need(reinterpret_cast<const void*>(fn), "fn");
+  if (status.ok()) status = on_host(stream, "cudaLaunchHostFunc");
   if (!status.ok()) return unisono::report(status);
   unisono::StreamWork work;
   work.host = [fn, arg](const Status& so_far) { fn(arg, static_cast<uniResult_t>(so_far.code())); };
   return unisono::report(stream->stream.enqueue(std::move(work)));
 }
 
-uniResult_t uniStreamWrapCuda(uniStream_t*, void*) {
-  return unisono::report(
-      error(Code::kInvalidUsage, "uniStreamWrapCuda: this version has no CUDA support"));
+uniResult_t uniStreamWrapCuda(uniStream_t* stream, void* cuda_stream) {
+  const Status status = [&]() -> Status {
+    TRY(need(stream, "stream"));
+    *stream = nullptr;
+    TRY_ASSIGN(auto device, unisono::DeviceStream::wrap("cuda", cuda_stream));
+    *stream = new uniStream(std::move(device));
+    return {};
+  }();
+  return unisono::report(status.annotate("uniStreamWrapCuda (CUDA)"));
 }
 
 uniResult_t uniEventCreate(uniEvent_t* event) {
@@ -89,6 +115,7 @@ uniResult_t uniEventCreate(uniEvent_t* event) {
 uniResult_t uniEventRecord(uniEvent_t event, uniStream_t stream) {
   Status status = need(event, "event");
   if (status.ok()) status = need(stream, "stream");
+  if (status.ok()) status = on_host(stream, "cudaEventRecord");
   if (status.ok()) status = stream->stream.record(event->event);
   return unisono::report(status);
 }

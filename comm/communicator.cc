@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "comm/collective_operation.h"
+#include "comm/device_link.h"
 #include "comm/driver.h"
 #include "comm/memory.h"
 
@@ -40,6 +41,7 @@ void Communicator::leave() {
 void Communicator::close() {
   if (closed_) return;
   closed_ = true;
+  device_.reset();  // first: its watcher uses the rest
   if (endpoint_) endpoint_->on_shortage(nullptr);  // or it would be told to control, which goes
   leave();
   transports_.clear();
@@ -300,6 +302,10 @@ Status Communicator::register_memory(void* pointer, size_t bytes, void** handle)
   registration.begin = static_cast<std::byte*>(pointer);
   registration.bytes = bytes;
   drain();
+  if (device_) {
+    *handle = pointer;
+    return device_->register_memory(pointer, bytes);
+  }
   for (auto& transport : transports_) {
     if (region.fd < 0 || !transport->caps().by_reference) continue;
     TRY_ASSIGN(const uint64_t id, transport->register_memory(region));
@@ -312,6 +318,7 @@ Status Communicator::register_memory(void* pointer, size_t bytes, void** handle)
 
 Status Communicator::deregister_memory(void* handle) {
   drain();
+  if (device_) return device_->deregister_memory(handle);
   const auto found = std::find_if(registrations_.begin(), registrations_.end(),
                                   [&](const Registration& r) { return r.begin == handle; });
   if (found == registrations_.end()) {
@@ -322,9 +329,11 @@ Status Communicator::deregister_memory(void* handle) {
   return {};
 }
 
-Result<uint32_t> Communicator::create_premul_sum(double scalar, DataType type) {
-  created_ops_.push_back({scalar, type, true});
-  return kFirstCreatedOp + static_cast<uint32_t>(created_ops_.size()) - 1;
+Result<uint32_t> Communicator::create_premul_sum(const void* scalar, double value, DataType type) {
+  const uint32_t handle = kFirstCreatedOp + static_cast<uint32_t>(created_ops_.size());
+  if (device_) TRY(device_->create_op(handle, scalar, type));
+  created_ops_.push_back({value, type, true});
+  return handle;
 }
 
 Status Communicator::op_scalar(uint32_t handle, DataType type, double* scalar) const {
@@ -347,7 +356,7 @@ Status Communicator::destroy_op(uint32_t handle) {
                  handle);
   }
   created_ops_[index].live = false;
-  return {};
+  return device_ ? device_->destroy_op(handle) : ok_status();
 }
 
 size_t Communicator::memory_bytes() const {
@@ -373,7 +382,12 @@ const char* Communicator::last_algorithm() const {
   return last_algorithm_.load(std::memory_order_relaxed);
 }
 
+Status Communicator::finish_device() {
+  return device_ ? device_->finish() : ok_status();
+}
+
 void Communicator::drain() {
+  if (device_) device_->settle();
   if (done_.load(std::memory_order_acquire) == issued_) return;
   wait_for_turn(*this, issued_);
 }

@@ -32,6 +32,7 @@
 namespace unisono {
 
 class CollectiveOperation;
+class DeviceLink;
 
 class Communicator {
  public:
@@ -46,7 +47,8 @@ class Communicator {
   const Settings& settings() const { return settings_; }
   const Agreement& agreement() const { return agreement_; }
   const std::shared_ptr<World>& world() const { return world_; }
-  Control* control() const { return control_.get(); }  // null for one rank
+  Control* control() const { return control_.get(); }   // null for one rank
+  DeviceLink* device() const { return device_.get(); }  // null: buffers are the host's
   int64_t timeout_ms() const { return timeout_ms_.load(std::memory_order_relaxed); }
   void set_timeout_ms(int64_t ms) { timeout_ms_.store(ms, std::memory_order_relaxed); }
   std::string peer_name(int32_t peer) const;  // "rank 3 (host)"; -1: "any rank"
@@ -102,9 +104,9 @@ class Communicator {
                        entry.call.op_handle == op_handle;
     return found ? &entry : nullptr;
   }
-  void note_algorithm(const BoundPlan& bound) {
-    last_algorithm_.store(bound.algorithm_name, std::memory_order_relaxed);
-  }
+  void note_algorithm(const BoundPlan& bound) { note_algorithm(bound.algorithm_name); }
+  // `name` lives for ever.
+  void note_algorithm(const char* name) { last_algorithm_.store(name, std::memory_order_relaxed); }
   uint64_t
   next_sequence() {  // one writer: no locked instruction, which would wait for all earlier stores
     const uint64_t next = sequence_.load(std::memory_order_relaxed) + 1;
@@ -149,7 +151,8 @@ class Communicator {
   // ---- Outside the data path ----
   Status register_memory(void* pointer, size_t bytes, void** handle);
   Status deregister_memory(void* handle);
-  Result<uint32_t> create_premul_sum(double scalar, DataType type);
+  // `scalar` is of `type`, and `value` what it says.
+  Result<uint32_t> create_premul_sum(const void* scalar, double value, DataType type);
   Status destroy_op(uint32_t handle);
   // The scalar of a created op, checked against the call's type.
   Status op_scalar(uint32_t handle, DataType type, double* scalar) const;
@@ -160,6 +163,8 @@ class Communicator {
   uint64_t sequence() const { return sequence_.load(std::memory_order_relaxed); }
   // Waits until every issued operation is complete (or failed). The turn is then free.
   void drain();
+  // Ends the device's library in order, after drain(); nothing is issued afterwards.
+  Status finish_device();
   bool idle() const { return done_.load(std::memory_order_acquire) == issued_; }
   // Says farewell and ends all links in order; nothing is issued afterwards, queries still work.
   void leave();
@@ -233,6 +238,7 @@ class Communicator {
   std::unique_ptr<CollectiveOperation> blocking_operation_;
   std::vector<Registration> registrations_;
   std::vector<CreatedOp> created_ops_;
+  std::unique_ptr<DeviceLink> device_;
   uint64_t stream_bytes_ = 16u << 20;
   bool small_path_ = true;
   bool closed_ = false;

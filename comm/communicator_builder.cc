@@ -18,7 +18,7 @@ namespace unisono {
 namespace {
 
 constexpr uint32_t kProtocol =
-    2;  // of payloads, handshakes and frames together: ranks must be equal
+    3;  // of payloads, handshakes and frames together: ranks must be equal
 constexpr int64_t kLookNs = 1'000'000'000;
 constexpr size_t kMaxTransports = 16;
 constexpr size_t kMaxPlanProblem = 1024;
@@ -116,6 +116,7 @@ Status CommunicatorBuilder::check_plan() const {
 Status CommunicatorBuilder::prepare(const IdContents* id) {
   Communicator& c = *comm_;
   load_plan();
+  find_device();
   if (id != nullptr) {
     TRY_ASSIGN(c.loop_, net::shared_event_loop());
     net::EndpointOptions options;
@@ -171,6 +172,9 @@ std::string CommunicatorBuilder::payload() const {
   out.put(c.settings_.slice_bytes);
   out.put(c.plan_file_ ? c.plan_file_->hash : uint64_t{0});
   out.put_string(plan_problem_);
+  out.put_string(c.settings_.device);
+  out.put_string(device_problem_);
+  out.put(runtime_ == nullptr ? int32_t{0} : runtime_->version());
   out.put(static_cast<uint32_t>(c.transports_.size() - 1));
   for (size_t i = 1; i < c.transports_.size(); i++) {
     out.put_string(c.transports_[i]->caps().name);
@@ -200,6 +204,9 @@ Result<CommunicatorBuilder::RankEntry> CommunicatorBuilder::parse_entry(const st
   entry.slice_bytes = in.get<decltype(entry.slice_bytes)>();
   entry.plan_hash = in.get<uint64_t>();
   entry.plan_problem = in.get_string(kMaxPlanProblem);
+  entry.device = in.get_string(32);
+  entry.device_problem = in.get_string(kMaxPlanProblem);
+  entry.device_version = in.get<int32_t>();
   const auto transports = in.get<uint32_t>();
   if (transports > kMaxTransports) return bad;
   for (uint32_t i = 0; i < transports; i++) {
@@ -235,7 +242,7 @@ Status CommunicatorBuilder::check_agreement(const std::vector<RankEntry>& entrie
                    entry.slice_bytes, zero.slice_bytes);
     }
   }
-  return {};
+  return check_devices(entries);
 }
 
 void CommunicatorBuilder::count_hosts(const std::vector<RankEntry>& entries) {
@@ -331,6 +338,7 @@ Status CommunicatorBuilder::join(const std::vector<std::string>& payloads) {
   if (c.ranks() == 1) {
     c.hosts_.push_back(host_label());
     if (!plan_problem_.empty()) return error(Code::kInvalidArgument, "{}", plan_problem_);
+    if (!device_problem_.empty()) return error(Code::kInvalidArgument, "{}", device_problem_);
     return {};
   }
   std::vector<RankEntry> entries;
@@ -462,8 +470,8 @@ void CommunicatorBuilder::say_hello() const {
            oversubscribed_ ? "; more ranks than cores: yields early" : "");
 }
 
-Result<std::unique_ptr<Communicator>> create_communicator(const Settings& settings,
-                                                          const Place& place) {
+Result<std::unique_ptr<Communicator>> create_communicator(
+    const Settings& settings, const Place& place, std::unique_ptr<CollectiveProvider> provider) {
   const int64_t now = real_env().now_ns();
   const int64_t deadline_ns = settings.timeout_ms > (kNeverNs - now) / 1'000'000
                                   ? kNeverNs
@@ -482,6 +490,7 @@ Result<std::unique_ptr<Communicator>> create_communicator(const Settings& settin
   TRY(builder.send_reach());
   TRY(builder.judge());
   TRY(builder.receive_links());
+  TRY(builder.connect_device(std::move(provider)));
   return builder.finish();
 }
 
@@ -490,6 +499,10 @@ namespace {
 Result<std::vector<std::unique_ptr<Communicator>>> create_world(const Settings& settings,
                                                                 int32_t ranks,
                                                                 const TransportEntry& entry) {
+  if (!settings.device.empty()) {
+    return error(Code::kInvalidArgument, "config.device: a simulated world has no {}",
+                 settings.device);
+  }
   TRY_ASSIGN(std::shared_ptr<World> world,
              entry.make_world(settings.transports.front().options, ranks));
   std::vector<CommunicatorBuilder> builders;
@@ -531,7 +544,9 @@ Result<std::vector<std::unique_ptr<Communicator>>> create_all(const Settings& se
     threads.emplace_back([&, r] {
       Place mine = place;
       mine.rank = r;
-      auto made = create_communicator(settings, mine);
+      Settings own = settings;
+      if (own.device_index < 0) own.device_index = r;  // as ncclCommInitAll: a device a rank
+      auto made = create_communicator(own, mine);
       if (made.ok()) {
         all[static_cast<size_t>(r)] = std::move(*made);
       } else {

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "comm/collective_operation.h"
+#include "comm/device_calls.h"
 #include "comm/driver.h"
 
 namespace unisono {
@@ -77,6 +78,28 @@ Status enqueue_one(Stream& stream, std::unique_ptr<Operation> operation) {
   return stream.enqueue(std::move(work));
 }
 
+DeviceItem device_item(const Pending& pending) {
+  DeviceItem item;
+  item.comm = pending.comm;
+  if (pending.stream != nullptr) item.stream = pending.stream->device();
+  item.is_transfer = pending.is_transfer;
+  item.call = pending.call;
+  item.transfer = pending.transfer;
+  return item;
+}
+
+// Takes the calls of communicators with a device out of a group's.
+std::vector<DeviceItem> take_device_items(std::vector<Pending>* calls) {
+  std::vector<DeviceItem> items;
+  for (const Pending& pending : *calls) {
+    if (pending.comm->device() != nullptr) items.push_back(device_item(pending));
+  }
+  if (!items.empty()) {
+    std::erase_if(*calls, [](const Pending& p) { return p.comm->device() != nullptr; });
+  }
+  return items;
+}
+
 }  // namespace
 
 constinit thread_local int group_depth = 0;
@@ -86,6 +109,14 @@ Status issue_collective(Communicator& comm, const Call& call, Stream* stream) {
     group.calls.push_back({&comm, stream, false, call, {}});
     return {};
   }
+  if (__builtin_expect(comm.device() != nullptr, 0)) {
+    const DeviceItem item = device_item({&comm, stream, false, call, {}});
+    return issue_on_device({&item, 1});
+  }
+  return issue_on_host(comm, call, stream);
+}
+
+Status issue_on_host(Communicator& comm, const Call& call, Stream* stream) {
   if (stream != nullptr) return enqueue_one(*stream, make_collective(comm, call));
   const bool simulated = comm.world() != nullptr;
   if (simulated) comm.env().enter(comm.rank());
@@ -103,6 +134,13 @@ Status issue_transfers(Communicator& comm, std::span<const Transfer> transfers, 
       group.calls.push_back({&comm, stream, true, {}, transfer});
     }
     return {};
+  }
+  if (comm.device() != nullptr) {
+    std::vector<DeviceItem> items;
+    for (const Transfer& transfer : transfers) {
+      items.push_back(device_item({&comm, stream, true, {}, transfer}));
+    }
+    return issue_on_device(items);
   }
   auto operation = std::make_unique<PairOperation>(comm);
   for (const Transfer& transfer : transfers) operation->add(transfer);
@@ -135,14 +173,15 @@ void group_note(const Status& status) {
 Status group_end() {
   if (group_depth == 0) return error(Code::kInvalidUsage, "uniGroupEnd without uniGroupStart");
   if (--group_depth > 0) return {};
-  const std::vector<Pending> calls = std::exchange(group.calls, {});
+  std::vector<Pending> calls = std::exchange(group.calls, {});
   const Status refused = std::exchange(group.refused, Status());
   if (!refused.ok()) return refused.annotate("nothing of the group was issued");
+  const std::vector<DeviceItem> on_device = take_device_items(&calls);
   for (const Pending& pending : calls) {
     if (pending.stream != nullptr) TRY(pending.stream->attach(*pending.comm));
   }
   auto lists = build(calls);
-  Status first;
+  Status first = issue_on_device(on_device);
   for (auto& [stream, operations] : lists) {
     if (stream == nullptr) continue;
     StreamWork work;

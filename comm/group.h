@@ -13,6 +13,8 @@ namespace unisono {
 
 // Issue a checked call: into the thread's open group, onto `stream`, or (null) to completion.
 Status issue_collective(Communicator& comm, const Call& call, Stream* stream);
+// The same over the transports, on host buffers, whatever the communicator's device; no open group.
+Status issue_on_host(Communicator& comm, const Call& call, Stream* stream);
 Status issue_transfers(Communicator& comm, std::span<const Transfer> transfers, Stream* stream);
 inline Status issue_transfer(Communicator& comm, const Transfer& transfer, Stream* stream) {
   return issue_transfers(comm, {&transfer, 1}, stream);

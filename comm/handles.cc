@@ -5,6 +5,7 @@
 
 #include "base/config.h"
 #include "base/net/event_loop.h"
+#include "comm/device_link.h"
 
 namespace unisono {
 namespace {
@@ -58,10 +59,7 @@ Status apply_config(const uniConfig_t* given, Settings* settings) {
                  config.reproducible);
   }
   if (config.reproducible == 1) settings->reproducible = true;
-  if (config.device != nullptr && std::strcmp(config.device, "cpu") != 0) {
-    return error(Code::kInvalidArgument, "config.device: '{}' is not supported (there is: cpu)",
-                 config.device);
-  }
+  if (config.device != nullptr) TRY(parse_device(config.device, settings));
   if (config.name != nullptr) settings->name = config.name;
   return {};
 }
@@ -129,6 +127,7 @@ Result<Settings> make_settings(const uniConfig_t* config) {
 Result<Settings> child_settings(const Communicator& parent, const uniConfig_t* config) {
   if (config != nullptr) return make_settings(config);
   Settings settings = parent.settings();
+  if (parent.device() != nullptr) settings.device_index = parent.device()->device();
   settings.name = next_name();
   settings.timeout_ms = parent.timeout_ms();
   return settings;

@@ -19,6 +19,8 @@ struct uniComm {
 };
 
 struct uniStream {
+  uniStream() = default;
+  explicit uniStream(std::shared_ptr<unisono::DeviceStream> device) : stream(std::move(device)) {}
   unisono::Stream stream;
 };
 

@@ -1,5 +1,8 @@
 #include "comm/settings.h"
 
+#include <charconv>
+
+#include "transports/collective_provider.h"
 #include "transports/registry.h"
 
 namespace unisono {
@@ -12,6 +15,33 @@ std::string Settings::transports_text() const {
     if (!choice.options.empty()) text += ':' + choice.options;
   }
   return text;
+}
+
+Status parse_device(const std::string& text, Settings* settings) {
+  const size_t colon = std::min(text.find(':'), text.size());
+  const std::string kind = text.substr(0, colon);
+  settings->device.clear();
+  settings->device_index = -1;
+  if (text == "cpu") return {};
+  const char* const end = text.data() + text.size();
+  const bool indexed = colon < text.size();
+  if (indexed) {
+    const auto read = std::from_chars(text.data() + colon + 1, end, settings->device_index);
+    if (read.ec != std::errc() || read.ptr != end || settings->device_index < 0) {
+      return error(Code::kInvalidArgument, "config.device: '{}' has no index after the colon",
+                   text);
+    }
+  }
+  if (find_provider(kind) == nullptr) {
+    std::string known = "cpu";
+    for (const ProviderEntry& entry : provider_registry()) {
+      known += fmt::format(", {}, {}:INDEX", entry.device, entry.device);
+    }
+    return error(Code::kInvalidArgument, "config.device: '{}' is unknown (there are: {})", text,
+                 known);
+  }
+  settings->device = kind;
+  return {};
 }
 
 Result<std::vector<TransportChoice>> parse_transports(const std::string& text) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "comm/communicator_builder.h"
+#include "comm/device_link.h"
 #include "comm/group.h"
 
 namespace unisono {
@@ -10,6 +11,7 @@ namespace {
 
 struct Membership {
   int32_t color = 0, key = 0;
+  int32_t on_device = 0;  // wants one, or wants no child
 };
 
 // A blocking all-gather of `bytes` of every rank over the parent itself: it keeps split in the
@@ -20,7 +22,7 @@ Status gather_all(Communicator& parent, const void* mine, void* all, size_t byte
   call.count = bytes;
   call.send = mine;
   call.recv = all;
-  return issue_collective(parent, call, nullptr);
+  return issue_on_host(parent, call, nullptr);
 }
 
 Status refuse_simulation(const Communicator& parent) {
@@ -29,13 +31,30 @@ Status refuse_simulation(const Communicator& parent) {
 }
 
 Result<std::unique_ptr<Communicator>> meet(const Communicator& parent, const UniqueId& id,
-                                           size_t members, size_t index, const Settings& settings) {
+                                           size_t members, size_t index, const Settings& settings,
+                                           std::unique_ptr<CollectiveProvider> provider) {
   Place place;
   place.id = id;
   place.ranks = static_cast<int32_t>(members);
   place.rank = static_cast<int32_t>(index);
   place.how = fmt::format("parent {}", parent.settings().name);
-  return create_communicator(settings, place);
+  return create_communicator(settings, place, std::move(provider));
+}
+
+// The child's membership in the device's library, from the parent's, where all children want one;
+// null: it is made anew. All ranks of the parent call.
+Result<std::unique_ptr<CollectiveProvider>> split_device(Communicator& parent,
+                                                         const std::vector<Membership>& all,
+                                                         size_t members, size_t index) {
+  DeviceLink* const device = parent.device();
+  const bool together =
+      std::all_of(all.begin(), all.end(), [](const Membership& m) { return m.on_device != 0; });
+  if (device == nullptr || !together || !device->runtime().can_split()) {
+    return std::unique_ptr<CollectiveProvider>();
+  }
+  const Membership& mine = all[static_cast<size_t>(parent.rank())];
+  return device->split(mine.color, mine.key, static_cast<int32_t>(members),
+                       static_cast<int32_t>(index));
 }
 
 }  // namespace
@@ -45,7 +64,7 @@ Result<std::unique_ptr<Communicator>> split(Communicator& parent, int32_t color,
   TRY(refuse_simulation(parent));
   if (group_open()) return error(Code::kInvalidUsage, "uniCommSplit inside a group");
   const auto ranks = static_cast<size_t>(parent.ranks());
-  const Membership mine{color, key};
+  const Membership mine{color, key, color < 0 || !settings.device.empty() ? 1 : 0};
   std::vector<Membership> all(ranks);
   TRY(gather_all(parent, &mine, all.data(), sizeof mine));
   std::vector<size_t> members;
@@ -66,9 +85,11 @@ Result<std::unique_ptr<Communicator>> split(Communicator& parent, int32_t color,
   std::vector<UniqueId> ids(ranks);
   TRY(gather_all(parent, &id, ids.data(), sizeof id));
   TRY(made);
+  const auto index =
+      static_cast<size_t>(std::find(members.begin(), members.end(), self) - members.begin());
+  TRY_ASSIGN(auto provider, split_device(parent, all, members.size(), index));
   if (members.empty()) return std::unique_ptr<Communicator>();
-  const auto index = std::find(members.begin(), members.end(), self) - members.begin();
-  return meet(parent, ids[members.front()], members.size(), static_cast<size_t>(index), settings);
+  return meet(parent, ids[members.front()], members.size(), index, settings, std::move(provider));
 }
 
 Result<std::unique_ptr<Communicator>> create_group(Communicator& parent,
@@ -98,7 +119,7 @@ Result<std::unique_ptr<Communicator>> create_group(Communicator& parent,
       std::copy(bytes.begin(), bytes.end(), id.bytes.begin());
     }
   }
-  return meet(parent, id, members.size(), index, settings);
+  return meet(parent, id, members.size(), index, settings, nullptr);
 }
 
 }  // namespace unisono

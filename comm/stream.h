@@ -19,6 +19,7 @@
 namespace unisono {
 
 class Communicator;
+class DeviceStream;
 
 // Shared by the handle and by queued work. Thread-safe.
 class Event {
@@ -49,8 +50,12 @@ struct StreamWork {
 class Stream {
  public:
   Stream() = default;
+  explicit Stream(std::shared_ptr<DeviceStream> device) : device_(std::move(device)) {}
   ~Stream();  // completes the queue first; not from a host function of this stream
   Stream(const Stream&) = delete;
+
+  // Null: a host stream. Else its work goes to a device's queue, and nothing below is used.
+  const std::shared_ptr<DeviceStream>& device() const { return device_; }
 
   // To be called before an operation of `communicator` takes its ticket: the queueing that follows
   // then cannot fail.
@@ -70,6 +75,7 @@ class Stream {
   void run();
   Status perform(StreamWork& work);
 
+  const std::shared_ptr<DeviceStream> device_;
   mutable std::mutex mutex_;
   Env* env_ = nullptr;
   int32_t rank_ = -1;

@@ -1,6 +1,8 @@
 // The only place in the library that names concrete transports.
 #include "transports/registry.h"
 
+#include "transports/collective_provider.h"
+#include "transports/nccl/nccl_runtime.h"
 #include "transports/self/self_transport.h"
 #include "transports/shm/shm_transport.h"
 #include "transports/sim/sim_transport.h"
@@ -21,6 +23,10 @@ constexpr TransportEntry kEntries[] = {
     {"sim", always_available, make_sim_transport, make_sim_world},
 };
 
+constexpr ProviderEntry kProviders[] = {
+    {"cuda", "nccl", nccl_runtime},
+};
+
 }  // namespace
 
 std::span<const TransportEntry> transport_registry() {
@@ -30,6 +36,17 @@ std::span<const TransportEntry> transport_registry() {
 const TransportEntry* find_transport(std::string_view name) {
   for (const TransportEntry& entry : kEntries) {
     if (name == entry.name) return &entry;
+  }
+  return nullptr;
+}
+
+std::span<const ProviderEntry> provider_registry() {
+  return kProviders;
+}
+
+const ProviderEntry* find_provider(std::string_view device) {
+  for (const ProviderEntry& entry : kProviders) {
+    if (device == entry.device) return &entry;
   }
   return nullptr;
 }

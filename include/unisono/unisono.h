@@ -108,7 +108,10 @@ typedef struct {
   const char* algorithm;  /* Force one for every collective that has it: "ring". NULL: the planner
                              chooses. */
   int reproducible;       /* 1: bits independent of size, offset, transport and instruction set. */
-  const char* device;     /* "cpu" (default). Others are reserved. */
+  const char* device;     /* Where buffers are: "cpu" (default), "cuda" (the device that is current
+                             on the initialising thread; of uniCommInitAll, rank r's is device r),
+                             or "cuda:1". Equal on all ranks, but for the index. NCCL is loaded at
+                             run time and does the collectives (docs/nccl.md). */
   const char* name;       /* For messages. NULL: made up. */
 } uniConfig_t;
 #define UNI_CONFIG_MAGIC 0x00756e69u
@@ -312,7 +315,8 @@ UNI_API uniResult_t uniSend(const void* send, size_t count, uniDataType_t type, 
                             uniComm_t comm, uniStream_t stream);
 UNI_API uniResult_t uniRecv(void* recv, size_t count, uniDataType_t type, int peer, uniComm_t comm,
                             uniStream_t stream);
-/* From whichever rank's message is there first; *source is set when the operation completes. */
+/* From whichever rank's message is there first; *source is set when the operation completes. Host
+ * buffers only. */
 UNI_API uniResult_t uniRecvAny(void* recv, size_t count, uniDataType_t type, int* source,
                                uniComm_t comm, uniStream_t stream);
 
@@ -347,7 +351,11 @@ UNI_API uniResult_t uniStreamWaitEvent(uniStream_t stream, uniEvent_t event);
  * not wait for its own stream. */
 typedef void (*uniHostFn_t)(void* arg, uniResult_t status);
 UNI_API uniResult_t uniStreamLaunchHostFunc(uniStream_t stream, uniHostFn_t fn, void* arg);
-/* Reserved: a CUDA stream as a uniStream_t. Returns uniInvalidUsage in this version. */
+/* A cudaStream_t (NULL: the default stream) as a uniStream_t, for communicators with
+ * config.device = "cuda": calls return once they are on the stream and run in its order. It stays
+ * the caller's, and outlives this handle. uniStreamSynchronize, Query and Destroy take it; for host
+ * functions and events there are CUDA's own calls (uniInvalidUsage). Fails where there is no CUDA.
+ */
 UNI_API uniResult_t uniStreamWrapCuda(uniStream_t* stream, void* cuda_stream);
 
 UNI_API uniResult_t uniEventCreate(uniEvent_t* event);

@@ -75,7 +75,7 @@ static void wrong_arguments_are_named(uniComm_t comm) {
   EXPECT(uniCommInitAll(&other, 1, &config) == uniInvalidArgument);
   EXPECT(strstr(uniGetLastError(NULL), "config") != NULL);
   EXPECT(uniCommInitAll(&other, 0, NULL) == uniInvalidArgument);
-  EXPECT(uniStreamWrapCuda(NULL, NULL) == uniInvalidUsage);
+  EXPECT(uniStreamWrapCuda(NULL, NULL) == uniInvalidArgument);
   EXPECT(recv[0] == 0 && recv[3] == 0);
   EXPECT(uniSetLastError(uniMismatch, "a layer's words") == uniMismatch);
   EXPECT(strcmp(uniGetLastError(NULL), "a layer's words") == 0);

@@ -226,8 +226,7 @@ TEST_F(Arguments, OfStreamsAndEvents) {
       BAD("stream", uniStreamLaunchHostFunc(
                         nullptr, [](void*, uniResult_t) {}, nullptr)),
       BAD("fn", uniStreamLaunchHostFunc(stream, nullptr, nullptr)),
-      Bad{"uniStreamWrapCuda", "CUDA", [&] { return uniStreamWrapCuda(&stream, nullptr); },
-          uniInvalidUsage},
+      BAD("stream", uniStreamWrapCuda(nullptr, nullptr)),
       BAD("event", uniEventCreate(nullptr)),
       BAD("event", uniEventRecord(nullptr, stream)),
       BAD("stream", uniEventRecord(event, nullptr)),
@@ -327,6 +326,9 @@ TEST(ArgumentsOfInit, AreCheckedBeforeAnyMeeting) {
       BAD("algorithm", all([](uniConfig_t& c) { c.algorithm = "bogosort"; })),
       BAD("config.reproducible", all([](uniConfig_t& c) { c.reproducible = 2; })),
       BAD("config.device", all([](uniConfig_t& c) { c.device = "abacus"; })),
+      BAD("config.device", all([](uniConfig_t& c) { c.device = "cuda:"; })),
+      BAD("config.device", all([](uniConfig_t& c) { c.device = "cuda:-1"; })),
+      BAD("config.device", all([](uniConfig_t& c) { c.device = "cpu:0"; })),
   });
   EXPECT_EQ(comm, nullptr);
 }
