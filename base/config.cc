@@ -184,4 +184,9 @@ const Environment& environment() {
   return *kEnvironment;
 }
 
+std::string foreign_variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr ? value : "";
+}
+
 }  // namespace unisono

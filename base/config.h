@@ -58,5 +58,8 @@ struct Environment {
 Environment read_environment();
 // Read at first use, never again; applies the log level.
 const Environment& environment();
+// A variable by which the user tells another library something ("UCX_TLS"), for code that gives
+// that library settings and must not override the user's. Empty: unset.
+std::string foreign_variable(const char* name);
 
 }  // namespace unisono

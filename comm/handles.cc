@@ -25,7 +25,7 @@ Status apply_environment(Settings* settings) {
   settings->reproducible = env.reproducible == 1;
   settings->slice_bytes = env.slice_bytes;
   settings->plan_file = env.plan_file;
-  const std::string list = env.transports.empty() ? "shm,tcp" : env.transports;
+  const std::string list = env.transports.empty() ? default_transports() : env.transports;
   TRY_ASSIGN(settings->transports, parse_transports(list));
   return {};
 }

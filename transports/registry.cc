@@ -7,6 +7,7 @@
 #include "transports/shm/shm_transport.h"
 #include "transports/sim/sim_transport.h"
 #include "transports/tcp/tcp_transport.h"
+#include "transports/ucx/ucx_transport.h"
 
 namespace unisono {
 namespace {
@@ -19,6 +20,7 @@ Status always_available(std::string* detail) {
 constexpr TransportEntry kEntries[] = {
     {"self", always_available, make_self_transport, nullptr},
     {"shm", shm_available, make_shm_transport, nullptr},
+    {"ucx", ucx_available, make_ucx_transport, nullptr},
     {"tcp", tcp_available, make_tcp_transport, nullptr},
     {"sim", always_available, make_sim_transport, make_sim_world},
 };
@@ -31,6 +33,10 @@ constexpr ProviderEntry kProviders[] = {
 
 std::span<const TransportEntry> transport_registry() {
   return kEntries;
+}
+
+std::string default_transports() {
+  return ucx_preferred() ? "shm,ucx,tcp" : "shm,tcp";
 }
 
 const TransportEntry* find_transport(std::string_view name) {

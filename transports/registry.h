@@ -38,8 +38,13 @@ struct TransportEntry {
   Result<std::shared_ptr<World>> (*make_world)(std::string_view options, int32_t ranks);
 };
 
-// In order of preference: self, shm, tcp, sim (sim only when named).
+// In order of preference: self, shm, ucx, tcp, sim.
 std::span<const TransportEntry> transport_registry();
+// The list of who names none: "shm,tcp", with "ucx" before tcp where this machine has an InfiniBand
+// or RoCE port that is up. Elsewhere UCX would only bring its own shared memory and sockets, which
+// shm and tcp do better and without 20 ms to start. sim never. Ranks may differ: those in common
+// are used.
+std::string default_transports();
 const TransportEntry* find_transport(std::string_view name);  // nullptr: unknown
 
 }  // namespace unisono

@@ -104,7 +104,7 @@ typedef struct {
   unsigned int version;
   int64_t timeout_ms;     /* Of start-up and of each operation. Default 30 minutes. */
   const char* transports; /* Comma-separated, in order of preference: "shm,tcp". NULL: environment,
-                             then all. */
+                             then all (docs/transports.md). */
   const char* algorithm;  /* Force one for every collective that has it: "ring". NULL: the planner
                              chooses. */
   int reproducible;       /* 1: bits independent of size, offset, transport and instruction set. */

@@ -11,6 +11,7 @@ constexpr int kRanks = 3;
 
 class Abort : public ::testing::TestWithParam<std::string> {
  protected:
+  void SetUp() override { SKIP_WITHOUT(GetParam()); }
   static uniResult_t sum(uniComm_t comm, uniStream_t stream, CaseRun* run) {
     return run->call(comm, stream);
   }
@@ -184,8 +185,9 @@ TEST_P(Abort, LeavesAnotherCommunicatorWorking) {
   run_cases(healthy, {{Kind::kAllReduce, uniFloat32, uniSum, 100'000, 0, false}});
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Abort, ::testing::Values("shm", "tcp", "sim"),
-                         [](const auto& one) { return std::string(one.param); });
+INSTANTIATE_TEST_SUITE_P(All, Abort,
+                         ::testing::Values("shm", "tcp", "sim", "ucx:tls=shm", "ucx:tls=tcp"),
+                         [](const auto& one) { return word_of(one.param); });
 
 TEST(AbortOfOneRank, FailsItsLaterCalls) {
   const Ranks world(1, {});

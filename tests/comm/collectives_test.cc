@@ -18,6 +18,11 @@ std::vector<int> simulated_rank_counts() {
   return sampled(kRankCounts, {1, 2, 3, 5, 8}, {1, 2, 5});
 }
 
+// Every communicator of it makes workers of UCX, which takes milliseconds a rank.
+std::vector<int> ucx_rank_counts() {
+  return sampled<std::vector<int>>({1, 2, 3, 4, 5, 6, 7, 8, 9}, {2, 3, 5}, {2, 3});
+}
+
 std::vector<std::string> algorithm_names() {
   std::vector<std::string> names = {""};
   for (const Algorithm& algorithm : algorithms()) names.emplace_back(algorithm.name);
@@ -47,6 +52,7 @@ std::vector<int> roots(Kind kind, int ranks) {
 
 class Collectives : public ::testing::TestWithParam<std::tuple<std::string, int>> {
  protected:
+  void SetUp() override { SKIP_WITHOUT(transport()); }
   std::string transport() const { return std::get<0>(GetParam()); }
   int ranks() const { return std::get<1>(GetParam()); }
 };
@@ -110,10 +116,7 @@ TEST_P(Collectives, MoveEveryTypeUnchanged) {
 }
 
 std::string name_of(const ::testing::TestParamInfo<std::tuple<std::string, int>>& info) {
-  std::string name = std::get<0>(info.param) + "_" + std::to_string(std::get<1>(info.param));
-  for (char& letter : name)
-    if (std::isalnum(static_cast<unsigned char>(letter)) == 0) letter = '_';
-  return name;
+  return word_of(std::get<0>(info.param)) + "_" + std::to_string(std::get<1>(info.param));
 }
 
 INSTANTIATE_TEST_SUITE_P(Shm, Collectives,
@@ -123,6 +126,10 @@ INSTANTIATE_TEST_SUITE_P(Shm, Collectives,
 INSTANTIATE_TEST_SUITE_P(Tcp, Collectives,
                          ::testing::Combine(::testing::Values("tcp"),
                                             ::testing::ValuesIn(rank_counts())),
+                         name_of);
+INSTANTIATE_TEST_SUITE_P(Ucx, Collectives,
+                         ::testing::Combine(::testing::Values("ucx:tls=shm", "ucx:tls=tcp"),
+                                            ::testing::ValuesIn(ucx_rank_counts())),
                          name_of);
 INSTANTIATE_TEST_SUITE_P(Sim, Collectives,
                          ::testing::Combine(::testing::Values("sim"),
@@ -137,7 +144,9 @@ INSTANTIATE_TEST_SUITE_P(TcpSockets, Collectives,
 
 TEST(BigCollectives, SumFloatsExactlyUpTo64MiB) {
   const size_t count = sampled<size_t>(64u << 20, 64u << 20, 4u << 20) / sizeof(float);
-  for (const std::string transport : {"shm", "tcp", "tcp:sockets=4"}) {
+  for (const std::string transport :
+       {"shm", "tcp", "tcp:sockets=4", "ucx:tls=shm", "ucx:tls=tcp"}) {
+    if (!why_not(transport).empty()) continue;
     for (const int ranks : {2, 3}) {
       SCOPED_TRACE(transport + " " + std::to_string(ranks));
       const Ranks world(ranks, {transport});

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cctype>
 #include <functional>
 #include <string>
 #include <thread>
@@ -21,6 +22,27 @@ namespace unisono::testing {
     const uniResult_t uni_result = (expression);                                          \
     EXPECT_EQ(uni_result, uniSuccess) << #expression << ": " << uniGetLastError(nullptr); \
   } while (0)
+
+// Why this machine or build cannot use one of a list of transports ("ucx:tls=tcp"); empty: it can.
+inline std::string why_not(const std::string& transports) {
+  const std::string name = transports.substr(0, transports.find_first_of(":,"));
+  uniTransportInfo_t info{};
+  info.size = sizeof info;
+  for (int index = 0; uniTransportQuery(index, &info) == uniSuccess; index++) {
+    if (name == info.name) return info.available != 0 ? "" : info.detail;
+  }
+  return "no transport " + name;
+}
+#define SKIP_WITHOUT(transport) \
+  if (const std::string why = why_not(transport); !why.empty()) GTEST_SKIP() << why
+
+// A transport's name and options as a part of a test's name.
+inline std::string word_of(std::string transport) {
+  for (char& letter : transport) {
+    if (std::isalnum(static_cast<unsigned char>(letter)) == 0) letter = '_';
+  }
+  return transport;
+}
 
 struct WorldSetup {
   std::string transports = "shm";

@@ -52,6 +52,41 @@ TEST_F(UniInfo, JsonTellsMachineTransportsKernelsAndVersion) {
   EXPECT_TRUE(available.count("tcp"));
 }
 
+// What is said of ucx, which is not to be available. `folder`: where libucp.so.0 is looked for
+// first.
+std::string why_no_ucx(const std::string& folder) {
+  const Json all = Json::parse(uni_info("LD_LIBRARY_PATH=" + folder, "--json"));
+  for (const Json& transport : all["transports"]) {
+    if (transport["name"] != "ucx") continue;
+    EXPECT_FALSE(transport["available"]);
+    return transport["detail"];
+  }
+  return "";
+}
+
+TEST_F(UniInfo, SaysInOneLineWhyThereIsNoUcxAndGoesOnWithoutIt) {
+#ifndef UNISONO_HAS_UCX
+  EXPECT_EQ(why_no_ucx("."), "ucx: not built: UCX headers were absent");
+#else
+  const std::string build = std::string(getenv("UNISONO_BUILD_DIR"));
+  EXPECT_EQ(why_no_ucx(build + "/tests/old_ucx"), "ucx: UCX 1.9.0 is too old: 1.13 is needed");
+  char folder[] = "/tmp/no_ucx_XXXXXX";
+  ASSERT_NE(mkdtemp(folder), nullptr);
+  const std::string broken = std::string(folder) + "/libucp.so.0";
+  FILE* const empty = fopen(broken.c_str(), "w");
+  ASSERT_NE(empty, nullptr);
+  fclose(empty);
+  const std::string why = why_no_ucx(folder);
+  EXPECT_EQ(why.find("ucx: not installed: "), 0u) << why;
+  EXPECT_EQ(why.find('\n'), std::string::npos) << why;
+  const Json all = Json::parse(uni_info(
+      "UNISONO_TRANSPORTS=ucx,tcp LD_LIBRARY_PATH=" + std::string(folder), "--json --ranks 2"));
+  EXPECT_EQ(all["job"]["pairs"][0]["transport"], "tcp");
+  unlink(broken.c_str());
+  rmdir(folder);
+#endif
+}
+
 TEST_F(UniInfo, SettingsSayWhereTheyCameFrom) {
   const Json all = Json::parse(uni_info(
       "UNISONO_TIMEOUT_MS=1234 PMI_RANK=1 PMI_SIZE=4 UNISONO_JOB_SECRET=hunter2", "--json"));

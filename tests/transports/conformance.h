@@ -27,6 +27,9 @@ class Conformance : public ::testing::TestWithParam<Setup> {
   void SetUp() override {
     RecordProperty("seed", std::to_string(kSeed));
     std::printf("seed %llu\n", static_cast<unsigned long long>(kSeed));
+    const TransportEntry* entry = find_transport(GetParam().transport);
+    ASSERT_NE(entry, nullptr) << GetParam().transport;
+    if (Status able = entry->available(nullptr); !able.ok()) GTEST_SKIP() << able.message();
   }
   static SendEnd* open_send(Rig& rig, const ChannelKey& key, const ChannelShape& shape) {
     auto end = rig[key.writer].open_send(key, shape);
