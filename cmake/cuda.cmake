@@ -1,0 +1,11 @@
+# The CUDA runtime and NCCL, where they are: for tests and tools alone. The library loads them at run time and needs nothing of them.
+find_path(UNISONO_CUDA_INCLUDE cuda_runtime_api.h PATHS /usr/local/cuda/include)
+find_library(UNISONO_CUDART NAMES cudart PATHS /usr/local/cuda/lib64)
+find_path(UNISONO_NCCL_INCLUDE nccl.h PATHS /usr/local/cuda/include)
+find_library(UNISONO_NCCL NAMES nccl libnccl.so.2 PATHS /usr/local/cuda/lib64)
+mark_as_advanced(UNISONO_CUDA_INCLUDE UNISONO_CUDART UNISONO_NCCL_INCLUDE UNISONO_NCCL)
+if(UNISONO_CUDA_INCLUDE AND UNISONO_CUDART AND NOT TARGET unisono_cudart)
+  add_library(unisono_cudart INTERFACE)
+  target_include_directories(unisono_cudart SYSTEM INTERFACE ${UNISONO_CUDA_INCLUDE})
+  target_link_libraries(unisono_cudart INTERFACE ${UNISONO_CUDART})
+endif()
