@@ -87,6 +87,18 @@ TEST_F(UniInfo, SaysInOneLineWhyThereIsNoUcxAndGoesOnWithoutIt) {
 #endif
 }
 
+TEST_F(UniInfo, WithoutNcclSaysWhyDeviceBuffersCannotBeUsed) {
+  const Json all = Json::parse(uni_info("UNISONO_CUDART_LIB=libno-cudart.so", "--json"));
+  ASSERT_EQ(all["devices"].size(), 1u);
+  const Json& cuda = all["devices"][0];
+  EXPECT_EQ(cuda["device"], "cuda");
+  EXPECT_EQ(cuda["name"], "nccl");
+  EXPECT_FALSE(cuda["available"]);
+  EXPECT_NE(cuda["detail"].get<std::string>().find("no CUDA runtime: libno-cudart.so"),
+            std::string::npos)
+      << cuda;
+}
+
 TEST_F(UniInfo, SettingsSayWhereTheyCameFrom) {
   const Json all = Json::parse(uni_info(
       "UNISONO_TIMEOUT_MS=1234 PMI_RANK=1 PMI_SIZE=4 UNISONO_JOB_SECRET=hunter2", "--json"));
@@ -109,9 +121,9 @@ TEST_F(UniInfo, MalformedVariableAndFilterAreNamed) {
 
 TEST_F(UniInfo, TextNamesEveryPartAndHidesSecrets) {
   const std::string text = uni_info("UNISONO_JOB_SECRET=hunter2", "");
-  for (const char* words :
-       {"Unisono ", "Machine", "usable core", "Network interfaces", "lo ", "Addresses, best first",
-        "Transports", "shm", "Reduction kernels", "Settings", "UNISONO_LOG_LEVEL"}) {
+  for (const char* words : {"Unisono ", "Machine", "usable core", "Network interfaces", "lo ",
+                            "Addresses, best first", "Transports", "shm", "Device buffers",
+                            "Reduction kernels", "Settings", "UNISONO_LOG_LEVEL"}) {
     EXPECT_NE(text.find(words), std::string::npos) << words << "\n" << text;
   }
   EXPECT_EQ(text.find("hunter2"), std::string::npos);

@@ -46,6 +46,7 @@ Json gather() {
   all["interfaces"] = describe_interfaces(filter);
   all["addresses"] = describe_addresses(filter);
   all["transports"] = describe_transports();
+  all["devices"] = describe_devices();
   all["kernels"] = describe_kernels();
   all["settings"] = describe_settings();
   return all;

@@ -78,6 +78,8 @@ void add_own(const Environment& env, Settings* settings) {
                 env.slice_bytes == 0 ? Json("the planner's choice") : Json(env.slice_bytes));
   settings->add("UNISONO_REPRODUCIBLE", env.reproducible < 0 ? Json(0) : Json(env.reproducible));
   settings->add("UNISONO_KERNELS", text(env.kernels, "the best"));
+  settings->add("UNISONO_NCCL_LIB", text(env.nccl_library, "libnccl.so.2"));
+  settings->add("UNISONO_CUDART_LIB", text(env.cudart_library, "the newest"));
 }
 
 void add_launcher(const Environment& env, Settings* settings) {

@@ -74,6 +74,14 @@ void add_transports(const Json& transports, std::string* out) {
   }
 }
 
+void add_devices(const Json& devices, std::string* out) {
+  for (const Json& one : devices) {
+    *out += fmt::format("  {:<6} {:<14} {}: {}\n", value_text(one["device"]),
+                        one["available"].get<bool>() ? "available" : "not available",
+                        value_text(one["name"]), value_text(one["detail"]));
+  }
+}
+
 void add_kernels(const Json& kernels, std::string* out) {
   std::string names;
   for (const Json& target : kernels["available"]) {
@@ -125,6 +133,7 @@ std::string to_text(const Json& all) {
       {"Network interfaces", "interfaces", add_interfaces},
       {"Addresses, best first", "addresses", add_addresses},
       {"Transports", "transports", add_transports},
+      {"Device buffers", "devices", add_devices},
       {"Reduction kernels", "kernels", add_kernels},
       {"Settings (name, value, where from: default or environment)", "settings", add_settings},
       {"Job", "job", add_job}};
