@@ -2,6 +2,7 @@
 // with uniAborted.
 #include "comm/handles.h"
 #include "tests/comm/collective_case.h"
+#include "tests/lsan_with_ucx.h"
 #include "transports/sim/sim_world.h"
 
 namespace unisono::testing {

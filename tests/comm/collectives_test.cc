@@ -4,6 +4,7 @@
 
 #include "algorithms/registry.h"
 #include "tests/comm/collective_case.h"
+#include "tests/lsan_with_ucx.h"
 
 namespace unisono::testing {
 namespace {

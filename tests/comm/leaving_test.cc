@@ -2,6 +2,7 @@
 // that names them, wherever it is in the control tree, and what happens later still reaches all.
 #include "comm/handles.h"
 #include "tests/comm/collective_case.h"
+#include "tests/lsan_with_ucx.h"
 #include "transports/sim/sim_world.h"
 
 namespace unisono::testing {

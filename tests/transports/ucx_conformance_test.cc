@@ -1,3 +1,4 @@
+#include "tests/lsan_with_ucx.h"
 #include "tests/transports/conformance.h"
 
 namespace unisono::testing {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/lsan_with_ucx.h"
 #include "tests/transports/rig.h"
 #include "transports/ucx/core.h"
 #include "transports/ucx/ucx_transport.h"

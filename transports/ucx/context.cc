@@ -70,7 +70,7 @@ Result<ucp_context_h> make_context(const Options& options) {
   params.mt_workers_shared = 1;  // ranks may be threads
   ucp_context_h context = nullptr;
   const ucs_status_t status =
-      ucx.ucp_init_version(UCP_API_MAJOR, UCP_API_MINOR, &params, config, &context);
+      ucx.ucp_init_version(kLeastMajor, kLeastMinor, &params, config, &context);
   ucx.ucp_config_release(config);
   if (status != UCS_OK) {
     return ucx_error(

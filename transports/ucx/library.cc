@@ -5,10 +5,6 @@
 namespace unisono::ucx {
 namespace {
 
-// What the transport was written and tested against first; older ones lack parts of active
-// messages.
-constexpr unsigned kLeastMajor = 1, kLeastMinor = 13;
-
 // The soname has not changed since 1.0.
 constexpr const char* kLibrary = "libucp.so.0";
 constexpr const char* kBase = "libucs.so.0";

@@ -10,6 +10,10 @@
 
 namespace unisono::ucx {
 
+// What the transport was written and tested against first; older ones lack parts of active
+// messages.
+inline constexpr unsigned kLeastMajor = 1, kLeastMinor = 13;
+
 #define UNI_UCX_FUNCTIONS(CALL)        \
   CALL(ucp_get_version)                \
   CALL(ucp_get_version_string)         \
