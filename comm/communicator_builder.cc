@@ -435,16 +435,19 @@ void CommunicatorBuilder::finish_links(const std::string& bytes) {
     c.fail(error(Code::kRemoteError, "rank 0's verdict on links is malformed"));
     return;
   }
+  Agreement& a = c.agreement_;
+  a.cheap_poll = c.ranks() > 1;
   for (int32_t peer = 0; peer < c.ranks(); peer++) {
     if (peer == c.rank_) continue;
     const auto index = static_cast<size_t>(peer);
     c.links_[index].transport = c.transports_[choice.transport_of[index]].get();
+    a.cheap_poll = a.cheap_poll && c.links_[index].transport->caps().cheap_poll;
     c.local_ranks_ += c.links_[index].transport->caps().same_memory;
   }
-  Agreement& a = c.agreement_;
   a.multicast = choice.multicast != 0;
   c.multicast_ = a.multicast ? c.transports_[choice.multicast].get() : nullptr;
   a.same_memory = c.multicast_ != nullptr && c.multicast_->caps().same_memory;
+  a.cheap_poll = a.cheap_poll || a.same_memory;
   a.reproducible = c.settings_.reproducible;
   a.algorithm = c.settings_.algorithm;
   a.oversubscribed = choice.oversubscribed;

@@ -57,7 +57,7 @@ class Drive {
     for (Operation* operation : operations) items_.push_back({operation});
     env_ = &operations.front()->communicator().env();
     for (Operation* operation : operations) {
-      if (operation->communicator().agreement().same_memory) continue;
+      if (operation->communicator().agreement().cheap_poll) continue;
       turn_length_ = kTurnsOfASocketPoll;
       patience_ns_ = kSocketPatienceNs;
     }
@@ -321,7 +321,7 @@ Status drive_started(Operation& operation) {
   Communicator& comm = operation.communicator();
   // Without a look at the clock or at failures: so only while turns are short.
   const int spin_turns = comm.agreement().oversubscribed ? 8
-                         : comm.agreement().same_memory  ? 256
+                         : comm.agreement().cheap_poll   ? 256
                                                          : 256 / kTurnsOfASocketPoll;
   // Where peers are a load away, polling transports that carry nothing would only delay the load.
   const int poll_mask = comm.agreement().same_memory ? 15 : 0;

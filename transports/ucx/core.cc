@@ -237,6 +237,11 @@ void Core::shut_borrowing() {
   }
 }
 
+bool Core::over_sockets() const {
+  return std::any_of(active_.begin(), active_.end(),
+                     [](const Link* link) { return link->over_sockets(); });
+}
+
 bool Core::deserted() const {
   return std::none_of(active_.begin(), active_.end(),
                       [](const Link* link) { return link->expects_farewell(); });

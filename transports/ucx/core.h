@@ -61,6 +61,8 @@ class Core {
   // Shuts the links that still read memory of callers, who are about to have it back. Before
   // anything that drives UCX.
   void shut_borrowing();
+  // One of the links there are goes over sockets.
+  bool over_sockets() const;
   // Nobody is left to say farewell.
   bool deserted() const;
   // Drives until `done`, and shuts the link if that takes longer than kHurryNs: memory of the user

@@ -34,6 +34,7 @@ class Link {
   Status open();
   bool has_endpoint() const { return endpoint_ != nullptr; }
   bool broken() const { return broken_; }
+  bool over_sockets() const { return over_sockets_; }
   // The peer has sent something.
   bool heard() const { return heard_; }
   // The peer will say farewell when it leaves, or its endpoint will fail.
@@ -90,7 +91,7 @@ class Link {
   bool heard_ = false;
   bool used_ = false;  // we have sent something
   bool farewell_received_ = false, farewell_sent_ = false;
-  bool over_sockets_ = true;                  // UCX sends by sockets
+  bool over_sockets_ = false;                 // UCX sends by sockets
   bool dirty_ = false;                        // sent since settled() was last true
   int borrowed_ = 0;                          // memories of callers that UCX reads
   uint32_t pending_ = 0;                      // sends that UCX is not done with
