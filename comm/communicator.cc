@@ -41,7 +41,7 @@ void Communicator::leave() {
 void Communicator::close() {
   if (closed_) return;
   closed_ = true;
-  device_.reset();  // first: its watcher uses the rest
+  device_.reset();                                 // first: its watcher uses the rest
   if (endpoint_) endpoint_->on_shortage(nullptr);  // or it would be told to control, which goes
   leave();
   transports_.clear();
