@@ -122,9 +122,11 @@ struct Outcome {
 };
 
 Outcome run_once(const Cause& cause, const std::string& transport, int ranks) {
-  Pipe ready, records, done;
+  Pipe met, go, ready, records, done;
   Processes processes(ranks, transport, [&](int rank, uniComm_t comm) {
     UNI_OK(uniBarrier(comm, nullptr));
+    met.tell();
+    go.hear();  // when all have left the barrier: it must not hear of what follows
     if (stays_away(cause, rank, ranks)) {
       if (cause.event == Event::kKill && fork() == 0) {
         ready.tell();
@@ -147,6 +149,8 @@ Outcome run_once(const Cause& cause, const std::string& transport, int ranks) {
     records.put(&record, sizeof record);
     done.hear();  // nobody's leaving is another's error
   });
+  for (int r = 0; r < ranks; r++) met.hear();
+  for (int r = 0; r < ranks; r++) go.tell();
   const int missing = stays_away(cause, ranks - 1, ranks) ? 1 : 0;
   for (int r = 0; r < ranks - (cause.event == Event::kDeadline ? 1 : 0); r++) ready.hear();
   int64_t cause_ns = cause.event == Event::kDeadline ? INT64_MAX : 0, last_ns = 0;

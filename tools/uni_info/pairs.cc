@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/config.h"
+#include "transports/registry.h"
 
 namespace unisono::uni_info {
 namespace {
@@ -53,8 +54,7 @@ WireRank describe_self(const uniCommInfo_t& info) {
   utsname names{};
   if (uname(&names) == 0) set_text(self.host, names.nodename);
   set_text(self.used, info.transports);
-  std::string order = read_environment().transports;
-  const bool free_choice = order.empty();
+  const std::string order = read_environment().transports;
   uniTransportInfo_t transport{};
   transport.size = sizeof(transport);
   for (int i = 0; i < kMostTransports && uniTransportQuery(i, &transport) == uniSuccess; ++i) {
@@ -62,11 +62,8 @@ WireRank describe_self(const uniCommInfo_t& info) {
     set_text(wire.name, transport.name);
     wire.available = transport.available;
     set_text(wire.detail, transport.detail);
-    const std::string name = transport.name;
-    if (!free_choice || name == "self" || name == "sim") continue;  // sim: only where it is named
-    order += (order.empty() ? "" : ",") + name;
   }
-  set_text(self.order, order);
+  set_text(self.order, order.empty() ? default_transports() : order);
   return self;
 }
 
