@@ -134,9 +134,12 @@ TEST_P(Death, OfTheSenderEndsAReceiveFromIt) {
 std::string name_of(const ::testing::TestParamInfo<std::tuple<std::string, int>>& info) {
   return word_of(std::get<0>(info.param)) + "_" + std::to_string(std::get<1>(info.param));
 }
+// Not "ucx:tls=tcp": UCX 1.13 aborts the process by an assertion of its own
+// (ucp_request_send_state_ff) when it ends a connection that was being made to a peer that has
+// gone.
 INSTANTIATE_TEST_SUITE_P(Real, Death,
                          ::testing::Combine(::testing::Values("shm", "tcp", "tcp:sockets=3",
-                                                              "ucx:tls=shm", "ucx:tls=tcp"),
+                                                              "ucx:tls=shm"),
                                             ::testing::Values(0, 2)),
                          name_of);
 

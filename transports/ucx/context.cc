@@ -155,17 +155,6 @@ void Worker::destroy() {
   if (worker_ != nullptr) library().ucp_worker_destroy(std::exchange(worker_, nullptr));
 }
 
-void Worker::abandon() {
-  struct Abandoned {
-    std::mutex mutex;
-    std::vector<ucp_worker_h> workers;  // not lost: leak checkers find them here
-  };
-  static Abandoned& abandoned = *new Abandoned;
-  if (worker_ == nullptr) return;
-  const std::lock_guard lock(abandoned.mutex);
-  abandoned.workers.push_back(std::exchange(worker_, nullptr));
-}
-
 std::string rdma_devices() {
   std::string names;
   std::error_code ignored;

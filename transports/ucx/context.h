@@ -27,10 +27,6 @@ class Worker {
   Worker& operator=(Worker&&) = delete;
   ~Worker() { destroy(); }  // its endpoints are closed by then
   void destroy();
-  // Never destroys it, and nobody drives it any more. For a worker whose peers have not all left in
-  // order: destroying one while a connection to a vanished peer was being made trips an assertion
-  // of UCX 1.13 (ucp_request_send_state_ff), which aborts the process.
-  void abandon();
 
   ucp_worker_h get() const { return worker_; }
   const std::string& address() const { return address_; }

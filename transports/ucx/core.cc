@@ -92,19 +92,11 @@ Core::Core(const TransportContext& context, Worker worker)
 // Requests that UCX has forgotten to end it ends with the worker: what they report to is still
 // there.
 Core::~Core() {
-  const bool orderly =
-      status_.ok() && std::none_of(active_.begin(), active_.end(), [](const Link* link) {
-        return link->broken() || link->expects_farewell();
-      });
   for (Link* link : active_) {
     link->drop_messages();
     finish(link->shut());
   }
-  if (orderly) {
-    worker_.destroy();
-  } else {
-    worker_.abandon();
-  }
+  worker_.destroy();
 }
 
 std::string Core::address() const {
