@@ -12,7 +12,7 @@ constexpr int kRanks = 3;
 
 class Abort : public ::testing::TestWithParam<std::string> {
  protected:
-  void SetUp() override { SKIP_WITHOUT(GetParam()); }
+  void SetUp() override { SKIP_WITHOUT_PEERS(GetParam()); }
   static uniResult_t sum(uniComm_t comm, uniStream_t stream, CaseRun* run) {
     return run->call(comm, stream);
   }
@@ -186,7 +186,8 @@ TEST_P(Abort, LeavesAnotherCommunicatorWorking) {
   run_cases(healthy, {{Kind::kAllReduce, uniFloat32, uniSum, 100'000, 0, false}});
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Abort, ::testing::Values("shm", "tcp", "sim", "ucx:tls=shm"),
+INSTANTIATE_TEST_SUITE_P(All, Abort,
+                         ::testing::Values("shm", "tcp", "sim", "ucx:tls=shm", "ucx:tls=tcp"),
                          [](const auto& one) { return word_of(one.param); });
 
 TEST(AbortOfOneRank, FailsItsLaterCalls) {

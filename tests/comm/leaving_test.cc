@@ -13,7 +13,7 @@ constexpr int kTreeRanks = 19;
 
 class Leave : public ::testing::TestWithParam<std::string> {
  protected:
-  void SetUp() override { SKIP_WITHOUT(transport()); }
+  void SetUp() override { SKIP_WITHOUT_PEERS(transport()); }
   static std::string transport() { return GetParam(); }
   // Until `flag` is set, time going on in the simulated world, too.
   static void wait_for(const std::atomic<bool>& flag, uniComm_t comm) {
@@ -177,7 +177,8 @@ TEST_P(Leave, OfOneRankLeavesTheOthersExchangingMessages) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Leave, ::testing::Values("shm", "tcp", "sim", "ucx:tls=shm"),
+INSTANTIATE_TEST_SUITE_P(All, Leave,
+                         ::testing::Values("shm", "tcp", "sim", "ucx:tls=shm", "ucx:tls=tcp"),
                          [](const auto& one) { return word_of(one.param); });
 
 TEST(LeaveWithinAGroup, IsRefusedForWhatTheGroupsCallsUse) {

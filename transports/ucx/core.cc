@@ -16,6 +16,7 @@ namespace {
 
 constexpr std::string_view kMagic = "uniucx1\n";
 constexpr size_t kMaxAddressBytes = 4096;
+constexpr int64_t kSuspicionNs = 200'000'000;
 // So many turns an announced message waits for a buffer to be posted, while others move.
 constexpr uint32_t kMaxPatience = 16;
 // UCX reports what a forced end has ended in one of the next turns.
@@ -177,6 +178,10 @@ bool Core::land() {
 
 bool Core::progress() {
   bool moved = false;
+  if (!suspicion_.ok()) {
+    moved = true;  // not to be slept on
+    if (env_.now_ns() - suspected_at_ns_ >= kSuspicionNs) fail(suspicion_);
+  }
   for (int i = 0; i < 8 && library().ucp_worker_progress(worker()) != 0; ++i) moved = true;
   // Whoever reads in order posts a buffer in time. The others' messages must not wait for that:
   // their writers may.
@@ -187,7 +192,14 @@ bool Core::progress() {
   return moved;
 }
 
+void Core::suspect(Status failure) {
+  if (!suspicion_.ok()) return;
+  suspicion_ = std::move(failure);
+  suspected_at_ns_ = env_.now_ns();
+}
+
 bool Core::arm() {
+  if (!suspicion_.ok()) return false;
   if (land()) return false;
   for (Link* link : active_) link->report_credits(true);
   return library().ucp_worker_arm(worker()) == UCS_OK;

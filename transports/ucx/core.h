@@ -49,6 +49,9 @@ class Core {
   void fail(Status failure) {
     if (status_.ok()) status_ = std::move(failure);
   }
+  // Of a peer's endpoint: fails after kSuspicionNs, unless somebody else has named the cause by
+  // then. A rank that leaves because of another's death may be missed before the death is told.
+  void suspect(Status failure);
 
   bool progress();
   // Ready to sleep on efd(). False: there is something to do.
@@ -84,6 +87,8 @@ class Core {
   Env& env_;
   const int32_t rank_;
   Worker worker_;
+  Status suspicion_;
+  int64_t suspected_at_ns_ = 0;
   uint64_t token_ = 0;
   Status status_;
   std::vector<Address> peers_;

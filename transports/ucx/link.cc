@@ -243,7 +243,7 @@ void Link::failed(void* user, ucp_ep_h, ucs_status_t status) {
               library().ucs_status_string(status));
     return;
   }
-  self.core_.fail(
+  self.core_.suspect(
       ucx_error(Code::kRemoteError, status,
                 fmt::format("ucx: rank {} ended its link without a farewell: it died or gave up",
                             self.peer_)));

@@ -134,7 +134,7 @@ Result<Link*> UcxTransport::usable_link(const ChannelKey& key, int32_t peer,
                  context_.rank);
   }
   Link& link = core_->link(peer);
-  TRY(link.open());
+  if (Status opened = link.open(); !opened.ok()) core_->suspect(opened);  // it was there at init
   return &link;
 }
 
