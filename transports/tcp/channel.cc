@@ -8,37 +8,6 @@
 
 namespace unisono::tcp {
 
-Buffer::Buffer(Buffer&& other) noexcept
-    : bytes_(std::move(other.bytes_)),
-      capacity_(std::exchange(other.capacity_, 0)),
-      state_(std::exchange(other.state_, nullptr)) {}
-
-Buffer::~Buffer() {
-  if (state_ != nullptr) state_->memory_bytes -= capacity_;
-}
-
-std::byte* Buffer::ensure(size_t bytes, LinkState& state) {
-  if (bytes <= capacity_) return bytes_.get();
-  const size_t rounded = (bytes + 63) / 64 * 64;
-  bytes_.reset();  // before the new one is taken: the old contents are not needed
-  bytes_.reset(static_cast<std::byte*>(std::aligned_alloc(64, rounded)));
-  CHECK(bytes_ != nullptr);
-  state.memory_bytes += rounded - capacity_;
-  capacity_ = rounded;
-  state_ = &state;
-  return bytes_.get();
-}
-
-namespace {
-
-std::byte* ensure_slot(Buffer& memory, uint32_t bytes, uint32_t slice_bytes, LinkState& state) {
-  const uint32_t least =
-      bytes <= kSmallSlotBytes ? std::min(kSmallSlotBytes, slice_bytes) : slice_bytes;
-  return memory.ensure(std::max<uint32_t>(least, 64), state);
-}
-
-}  // namespace
-
 SendChannel::SendChannel(PeerLink& link, uint8_t number, const ChannelShape& shape)
     : link_(link), number_(number), shape_(shape) {}
 
@@ -55,7 +24,7 @@ SendOutcome SendChannel::send(const MessageHeader& header, const void* data) {
 std::byte* SendChannel::reserve() {
   if (!has_credit() || !link_.accepts()) return nullptr;
   if (slots_.empty()) slots_.resize(shape_.slots);
-  return slots_[accepted_ % shape_.slots].ensure(shape_.slice_bytes, link_.state());
+  return slots_[accepted_ % shape_.slots].ensure(shape_.slice_bytes, link_.state().memory_bytes);
 }
 
 void SendChannel::commit(const MessageHeader& header) {
@@ -152,14 +121,15 @@ Status RecvChannel::begin(const FrameHeader& header, bool in_order, uint64_t* in
   into.header = {header.fingerprint, header.bytes};
   into.arrived = 0;
   into.whole = false;
+  size_t& total = link_.state().memory_bytes;
   // Only the message that the next lend will show may land in the posted buffer.
   const bool next = *index == released_ + (lent_ ? 1 : 0);
   if (post_buffer_ != nullptr && next && header.bytes == post_bytes_) {
     into.data = post_buffer_;
   } else if (opened()) {
-    into.data = ensure_slot(into.memory, header.bytes, shape_.slice_bytes, link_.state());
+    into.data = into.memory.ensure_slot(header.bytes, shape_.slice_bytes, total);
   } else {
-    into.data = into.memory.ensure(std::max<uint32_t>(header.bytes, 64), link_.state());
+    into.data = into.memory.ensure(std::max<uint32_t>(header.bytes, 64), total);
   }
   return {};
 }
@@ -212,7 +182,8 @@ void RecvChannel::reclaim_post() {
   const uint64_t index = released_ + (lent_ ? 1 : 0);
   if (index - released_ < slots_.size() && slot(index).data == post_buffer_) {
     Slot& into = slot(index);
-    std::byte* own = ensure_slot(into.memory, into.header.bytes, shape_.slice_bytes, link_.state());
+    std::byte* own =
+        into.memory.ensure_slot(into.header.bytes, shape_.slice_bytes, link_.state().memory_bytes);
     std::memcpy(own, post_buffer_, into.arrived);
     into.data = own;
   }

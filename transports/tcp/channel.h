@@ -4,10 +4,10 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
 #include <vector>
 
+#include "base/slot_memory.h"
 #include "transports/tcp/frame.h"
 #include "transports/transport.h"
 
@@ -26,29 +26,6 @@ struct LinkState {
     if (status.ok()) status = std::move(failure);
   }
 };
-
-// 64-byte aligned memory that grows when it is needed; its size is counted in a LinkState.
-class Buffer {
- public:
-  Buffer() = default;
-  Buffer(Buffer&& other) noexcept;
-  Buffer& operator=(Buffer&&) = delete;
-  ~Buffer();
-  // At least `bytes`; growing loses the contents.
-  std::byte* ensure(size_t bytes, LinkState& state);
-  std::byte* data() { return bytes_.get(); }
-
- private:
-  struct Free {
-    void operator()(std::byte* memory) const { std::free(memory); }
-  };
-  std::unique_ptr<std::byte[], Free> bytes_;
-  size_t capacity_ = 0;
-  LinkState* state_ = nullptr;
-};
-
-// A slot's first size is that of its message; beyond this it is the whole slice at once.
-inline constexpr uint32_t kSmallSlotBytes = 4096;
 
 class SendChannel final : public SendEnd {
  public:
@@ -90,9 +67,9 @@ class SendChannel final : public SendEnd {
   uint64_t written_ = 0;     // messages that the kernel has whole, without a gap
   std::vector<bool> early_;  // written beyond the gap, by index mod slots; made when needed
   size_t early_count_ = 0;
-  uint64_t released_ = 0;      // by the reader, as far as told
-  uint64_t borrowed_ = 0;      // accepted ones that still need the caller's memory
-  std::vector<Buffer> slots_;  // for reserve(); made at its first call
+  uint64_t released_ = 0;          // by the reader, as far as told
+  uint64_t borrowed_ = 0;          // accepted ones that still need the caller's memory
+  std::vector<SlotMemory> slots_;  // for reserve(); made at its first call
 };
 
 class RecvChannel final : public RecvEnd {
@@ -129,7 +106,7 @@ class RecvChannel final : public RecvEnd {
 
  private:
   struct Slot {
-    Buffer memory;
+    SlotMemory memory;
     MessageHeader header;
     const std::byte* data = nullptr;  // memory, or the posted buffer; null: the slot is empty
     uint32_t arrived = 0;             // of header.bytes

@@ -32,7 +32,7 @@ Status Stream::attach(net::Fd fd) {
   TRY(link_.state().waiter->add_fd(fd.get()));
   fd_ = std::move(fd);
   was_up_ = true;
-  (void)input_.ensure(kInputBytes, link_.state());
+  (void)input_.ensure(kInputBytes, link_.state().memory_bytes);
   return {};
 }
 

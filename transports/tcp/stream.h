@@ -109,7 +109,7 @@ class Stream {
   std::deque<Outgoing> queue_;
   uint64_t queued_bytes_ = 0;
 
-  Buffer input_;
+  SlotMemory input_;
   size_t input_begin_ = 0, input_end_ = 0;
   Arriving arriving_;
 };

@@ -9,22 +9,6 @@
 
 namespace unisono::ucx {
 
-Buffer::~Buffer() {
-  if (total_ != nullptr) *total_ -= capacity_;
-}
-
-std::byte* Buffer::ensure(size_t bytes, size_t& total) {
-  if (bytes <= capacity_) return bytes_.get();
-  const size_t rounded = (bytes + 63) / 64 * 64;
-  bytes_.reset();  // before the new one is taken: the old contents are not needed
-  bytes_.reset(static_cast<std::byte*>(std::aligned_alloc(64, rounded)));
-  CHECK(bytes_ != nullptr);
-  total += rounded - capacity_;
-  capacity_ = rounded;
-  total_ = &total;
-  return bytes_.get();
-}
-
 // ---- the writer's end ----
 
 SendChannel::SendChannel(Link& link, uint8_t number, const ChannelShape& shape)
@@ -45,7 +29,7 @@ SendOutcome SendChannel::send(const MessageHeader& header, const void* data) {
 
 std::byte* SendChannel::reserve() {
   if (!can_send()) return nullptr;
-  if (slots_ == nullptr) slots_ = std::make_unique<Buffer[]>(shape_.slots);
+  if (slots_ == nullptr) slots_ = std::make_unique<SlotMemory[]>(shape_.slots);
   return slots_[accepted_ % shape_.slots].ensure(std::max<uint32_t>(shape_.slice_bytes, 64),
                                                  link_.core().memory_bytes);
 }
@@ -206,12 +190,9 @@ Status RecvChannel::take(const Frame& frame, const Delivery& delivery, bool* kep
 
 std::byte* RecvChannel::own_memory(Slot& slot) {
   const uint32_t bytes = slot.header.bytes;
-  uint32_t least = bytes;
-  if (opened()) {
-    least = bytes <= kSmallSlotBytes ? std::min(kSmallSlotBytes, shape_.slice_bytes)
-                                     : shape_.slice_bytes;
-  }
-  return slot.memory.ensure(std::max<uint32_t>(least, 64), link_.core().memory_bytes);
+  size_t& total = link_.core().memory_bytes;
+  return opened() ? slot.memory.ensure_slot(bytes, shape_.slice_bytes, total)
+                  : slot.memory.ensure(std::max<uint32_t>(bytes, 64), total);
 }
 
 // UCX owns the announcement from here on, whatever comes of it.

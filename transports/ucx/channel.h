@@ -4,10 +4,10 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
 #include <vector>
 
+#include "base/slot_memory.h"
 #include "transports/transport.h"
 #include "transports/ucx/frame.h"
 #include "transports/ucx/library.h"
@@ -21,28 +21,6 @@ class Link;
 inline constexpr uint32_t kInlineBytes = 1024;
 // Up to this size an arrived message is copied, which gives UCX its buffer back.
 inline constexpr uint32_t kCopyBytes = 512;
-// A slot's first size is that of its message; beyond this it is the whole slice at once.
-inline constexpr uint32_t kSmallSlotBytes = 4096;
-
-// 64-byte aligned memory that grows when it is needed; its size is counted in `*total`.
-class Buffer {
- public:
-  Buffer() = default;
-  Buffer(Buffer&& other) = delete;
-  ~Buffer();
-  // At least `bytes`; growing loses the contents.
-  std::byte* ensure(size_t bytes, size_t& total);
-  std::byte* data() { return bytes_.get(); }
-
- private:
-  struct Free {
-    void operator()(std::byte* memory) const { std::free(memory); }
-  };
-  std::unique_ptr<std::byte[], Free> bytes_;
-  size_t capacity_ = 0;
-  size_t* total_ = nullptr;
-};
-
 class SendChannel final : public SendEnd {
  public:
   SendChannel(Link& link, uint8_t number, const ChannelShape& shape);
@@ -82,7 +60,7 @@ class SendChannel final : public SendEnd {
   uint64_t released_ = 0;  // by the reader, as far as told
   uint64_t borrowed_ = 0;  // accepted ones that still need the caller's memory
   std::unique_ptr<Entry[]> entries_;
-  std::unique_ptr<Buffer[]> slots_;  // for reserve(); made at its first call
+  std::unique_ptr<SlotMemory[]> slots_;  // for reserve(); made at its first call
 };
 
 // How UCX handed a message over.
@@ -137,7 +115,7 @@ class RecvChannel final : public RecvEnd {
     MessageHeader header;
     const std::byte* data = nullptr;  // memory, the posted buffer, or UCX's
     void* held = nullptr;             // UCX's, to be released or landed
-    Buffer memory;
+    SlotMemory memory;
   };
   // Null: nothing was ever there (only before open()).
   Slot* slot(uint64_t index) {
