@@ -55,8 +55,10 @@ TEST(Simulator, ARingOnAUniformTopologyTakesTheClosedFormula) {
       t.overhead_us = 2;
       t.reduce_gigabytes_per_s = 5;
       t.copy_gigabytes_per_s = 4;
-      // Each of a hop's messages costs both ends 2 us; a reduction reads 2 m, a copy m.
-      const double us = bare_us + 2 * hops * 4 + hops * (2 * m / 5000 + m / 4000);
+      t.message_gigabytes_per_s = 2;
+      // Each of a hop's messages costs both ends 2 us and m at 2 GB/s; a reduction reads 2 m, a
+      // copy m.
+      const double us = bare_us + 2 * hops * (4 + 2 * m / 2000) + hops * (2 * m / 5000 + m / 4000);
       EXPECT_NEAR(simulated(t, trial).us, us, us * 0.01) << n << " ranks, " << block;
     }
   }
@@ -77,11 +79,28 @@ TEST(Simulator, RanksThatShareCoresTakeTurns) {
   Topology t = bare(2);
   t.overhead_us = 2;
   t.cores = 1;
-  t.switch_us = 35;  // longer than the message takes
+  t.switch_us = 35;
   const Trial trial{"binomial_tree", Collective::kBroadcast, 64};
-  EXPECT_NEAR(simulated(t, trial).us, 2 + 35 + 2, 0.01);
+  EXPECT_NEAR(simulated(t, trial).us, 2 + 10 + 35 + 2, 0.1);
   t.cores = 2;  // nobody switches
   EXPECT_NEAR(simulated(t, trial).us, 2 + 10 + 2, 0.1);
+}
+
+// Each rank sends all that it has to send in one turn, and receives in that or in one more.
+TEST(Simulator, ARankKeepsItsCoreWhileItHasSomethingToDo) {
+  for (const int32_t n : {2, 4, 8}) {
+    Topology t = bare(n);
+    t.nic = {1e9, 1};
+    t.overhead_us = 2;
+    t.cores = 1;
+    t.switch_us = 100;  // a message is there before the next rank runs
+    const Trial trial{"pairwise", Collective::kAllToAll, 64 * static_cast<uint64_t>(n)};
+    const double turns = 2. * n - 1, us = n * (n - 1) * 4 + (turns - 1) * t.switch_us;
+    EXPECT_NEAR(simulated(t, trial).us, us, 1) << n << " ranks";
+    t.overhead_us = 4000;  // longer than a turn, after which the others come first
+    if (n == 2) continue;
+    EXPECT_GT(simulated(t, trial).us, n * (n - 1) * 8000 + turns * t.switch_us);
+  }
 }
 
 TEST(Simulator, ABinomialTreesBroadcastTakesItsDepth) {
@@ -274,7 +293,7 @@ TEST(TopologyFiles, EveryFieldIsReadAndWrittenBack) {
       R"("nic":{"gbit_per_s":25.0,"latency_us":7.0,"burst_bytes":4096.0},)"
       R"("memory":{"gbit_per_s":100.0,"latency_us":0.25},"slow_hosts":[[1,1.5]],)"
       R"("hosts_per_rack":2,"uplink":{"gbit_per_s":40.0,"latency_us":2.0},"overhead_us":0.75,)"
-      R"("reduce_gigabytes_per_s":6.0,"copy_gigabytes_per_s":9.0,)"
+      R"("reduce_gigabytes_per_s":6.0,"message_gigabytes_per_s":3.0,"copy_gigabytes_per_s":9.0,)"
       R"("cores":2,"switch_us":30.0,"slice_bytes":65536,"slots":3})";
   const TopologyFile file(kText);
   Topology t;

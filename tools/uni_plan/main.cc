@@ -74,6 +74,8 @@ void add_topology(CLI::App* app, uni_plan::Topology* t) {
   app->add_option("--switch-us", t->switch_us, "from one rank to another on a shared core");
   app->add_option("--reduce-gbytes", t->reduce_gigabytes_per_s,
                   "operands, GB/s of a rank; 0: free");
+  app->add_option("--message-gbytes", t->message_gigabytes_per_s,
+                  "what a core moves into or out of its link, as by sockets, GB/s; 0: free");
   app->add_option("--copy-gbytes", t->copy_gigabytes_per_s, "copies, GB/s of a rank; 0: free");
 }
 
@@ -115,6 +117,7 @@ Status merge_topology(const CLI::App& app, const std::string& file, SimulateOpti
   if (app.count("--cores") > 0) t.cores = flags.cores;
   if (app.count("--switch-us") > 0) t.switch_us = flags.switch_us;
   if (app.count("--reduce-gbytes") > 0) t.reduce_gigabytes_per_s = flags.reduce_gigabytes_per_s;
+  if (app.count("--message-gbytes") > 0) t.message_gigabytes_per_s = flags.message_gigabytes_per_s;
   if (app.count("--copy-gbytes") > 0) t.copy_gigabytes_per_s = flags.copy_gigabytes_per_s;
   return ok_status();
 }

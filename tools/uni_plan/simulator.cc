@@ -1,6 +1,7 @@
 #include "tools/uni_plan/simulator.h"
 
 #include <algorithm>
+#include <deque>
 #include <queue>
 #include <tuple>
 
@@ -8,6 +9,9 @@
 
 namespace unisono::uni_plan {
 namespace {
+
+// A rank that has work keeps a shared core so long at least, as under Linux's scheduler.
+constexpr double kTurnUs = 3000;
 
 size_t at(int64_t number) {
   return static_cast<size_t>(number);
@@ -130,12 +134,15 @@ class Simulation {
         rounds_a_call_(rounds_a_call),
         network_(program, topology),
         lanes_(program.lanes.size()),
+        ranks_(at(program.simulated)),
         cores_(at(topology.cores > 0 ? topology.cores : program.simulated)),
         channels_(program.channels.size()),
         released_at_(program.channels.size() * at(topology.slots), 0) {}
 
   // Microseconds until the last rank's last step.
   double run() {
+    for (size_t rank = 0; rank < ranks_.size(); ++rank)
+      ranks_[rank].core = static_cast<int32_t>(rank % cores_.size());
     for (size_t lane = 0; lane < lanes_.size(); ++lane) attempt(static_cast<int32_t>(lane));
     while (!events_.empty()) {
       const Event event = events_.top();
@@ -175,9 +182,16 @@ class Simulation {
       return std::tie(time, kind, number) > std::tie(other.time, other.kind, other.number);
     }
   };
+  // Runs one rank at a time, until it has nothing to do or its turn is over.
   struct Core {
-    double free_at = 0;
-    int32_t rank = -1;  // that ran last
+    bool busy = false;
+    int32_t rank = -1;     // that runs, or ran last
+    double turn_ends = 0;  // then others that wait come first
+  };
+  struct RankState {
+    std::deque<int32_t> ready;  // lanes whose step may begin, in the order in which it might
+    int32_t core = 0;           // that it runs on, or ran on last
+    bool running = false;
   };
   struct LaneState {
     uint32_t position = 0;
@@ -246,31 +260,62 @@ class Simulation {
       if (channel.arrived == channel.consumed) return;
     }
     if (step.forward >= 0 && !has_credit(lane, step.forward)) return;
-    const double end =
-        occupy_core(program_.lanes[at(lane)].rank, work_us(step, state.round % rounds_a_call_));
     state.busy = true;
-    events_.push({end, lane, Kind::kStepEnds});
+    const int32_t rank = program_.lanes[at(lane)].rank;
+    RankState& ranks = ranks_[at(rank)];
+    ranks.ready.push_back(lane);
+    if (ranks.running || ranks.ready.size() > 1) return;  // runs, or waits for a core
+    waiting_.push_back(rank);
+    dispatch();
   }
 
-  // Of a rank's own core, or of the shared one that is ready for it first: when the work ends.
-  double occupy_core(int32_t rank, double work_us) {
-    const auto ready = [&](const Core& core) {
-      const bool switches = core.rank >= 0 && core.rank != rank;
-      return std::max(now_, core.free_at + (switches ? topology_.switch_us : 0));
-    };
-    Core* core = &cores_[topology_.cores > 0 ? 0 : at(rank)];
-    if (topology_.cores > 0) {
-      core = &*std::min_element(cores_.begin(), cores_.end(),
-                                [&](const Core& a, const Core& b) { return ready(a) < ready(b); });
+  // Ranks that wait get cores that are free: the one that they ran on before, or any.
+  void dispatch() {
+    while (!waiting_.empty()) {
+      const int32_t rank = waiting_.front();
+      int32_t core = ranks_[at(rank)].core;
+      if (cores_[at(core)].busy) {
+        const auto idle =
+            std::find_if(cores_.begin(), cores_.end(), [](const Core& one) { return !one.busy; });
+        if (topology_.cores == 0 || idle == cores_.end()) return;
+        core = static_cast<int32_t>(idle - cores_.begin());
+      }
+      waiting_.pop_front();
+      Core& chosen = cores_[at(core)];
+      const double switch_us = chosen.rank >= 0 && chosen.rank != rank ? topology_.switch_us : 0;
+      chosen = {true, rank, now_ + switch_us + kTurnUs};
+      ranks_[at(rank)].core = core;
+      ranks_[at(rank)].running = true;
+      begin_step(rank, switch_us);
     }
-    core->free_at = ready(*core) + work_us;
-    core->rank = rank;
-    return core->free_at;
+  }
+
+  // The first of the rank's steps that may begin, on its core.
+  void begin_step(int32_t rank, double after_us) {
+    std::deque<int32_t>& ready = ranks_[at(rank)].ready;
+    const int32_t lane = ready.front();
+    ready.pop_front();
+    const double us = work_us(step_of(lane), lanes_[at(lane)].round % rounds_a_call_);
+    events_.push({now_ + after_us + us, lane, Kind::kStepEnds});
+  }
+
+  // The rank's step has ended: its next, or another rank's.
+  void next_on_core(int32_t rank) {
+    RankState& state = ranks_[at(rank)];
+    Core& core = cores_[at(state.core)];
+    if (!state.ready.empty() && (waiting_.empty() || now_ < core.turn_ends))
+      return begin_step(rank, 0);
+    state.running = core.busy = false;
+    if (!state.ready.empty()) waiting_.push_back(rank);
+    dispatch();
   }
 
   double work_us(const ProgramStep& step, uint64_t round) const {
     const double bytes = cut_.bytes(step.first, step.blocks, round);
-    double us = topology_.overhead_us * (step.receives + (step.forward >= 0 ? 1 : 0));
+    const int messages = step.receives + (step.forward >= 0 ? 1 : 0);
+    double us = topology_.overhead_us * messages;
+    if (topology_.message_gigabytes_per_s > 0)
+      us += bytes * messages / topology_.message_gigabytes_per_s * 1e-3;
     if (step.operands > 1 && topology_.reduce_gigabytes_per_s > 0)
       us += bytes * step.operands / topology_.reduce_gigabytes_per_s * 1e-3;
     if (step.copies && topology_.copy_gigabytes_per_s > 0)
@@ -299,6 +344,7 @@ class Simulation {
     attempt(lane);
     for (int32_t other = first_lane; other < first_lane + program_.lanes_per_rank; ++other)
       if (other != lane) attempt(other);
+    next_on_core(program_.lanes[at(lane)].rank);
   }
 
   void release(int32_t number) {
@@ -335,7 +381,9 @@ class Simulation {
   uint64_t rounds_, rounds_a_call_;
   Network network_;
   std::vector<LaneState> lanes_;
-  std::vector<Core> cores_;  // by rank, or the shared ones
+  std::vector<RankState> ranks_;
+  std::vector<Core> cores_;      // by rank, or the shared ones
+  std::deque<int32_t> waiting_;  // ranks with ready steps and no core, in order
   std::vector<ChannelState> channels_;
   std::vector<double> released_at_;  // by channel and slot: when the writer knows
   std::priority_queue<Event> events_;

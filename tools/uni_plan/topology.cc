@@ -82,6 +82,7 @@ Status take_field(const std::string& key, const ordered_json& value, Topology* t
   if (key == "uplink") return take_link(key, value, &t->uplink);
   if (key == "overhead_us") return take(key, value, &t->overhead_us);
   if (key == "reduce_gigabytes_per_s") return take(key, value, &t->reduce_gigabytes_per_s);
+  if (key == "message_gigabytes_per_s") return take(key, value, &t->message_gigabytes_per_s);
   if (key == "copy_gigabytes_per_s") return take(key, value, &t->copy_gigabytes_per_s);
   if (key == "cores") return take_integer(key, value, &t->cores);
   if (key == "switch_us") return take(key, value, &t->switch_us);
@@ -151,6 +152,7 @@ Status Topology::check() const {
   const auto no_cost = [](double value) { return !(value >= 0) || !std::isfinite(value); };
   if (no_cost(overhead_us)) return wrong("overhead_us", "a time");
   if (no_cost(reduce_gigabytes_per_s)) return wrong("reduce_gigabytes_per_s", "a rate or 0");
+  if (no_cost(message_gigabytes_per_s)) return wrong("message_gigabytes_per_s", "a rate or 0");
   if (no_cost(copy_gigabytes_per_s)) return wrong("copy_gigabytes_per_s", "a rate or 0");
   if (cores < 0) return wrong("cores", "a number, or 0 for one a rank");
   if (no_cost(switch_us)) return wrong("switch_us", "a time");
@@ -188,6 +190,7 @@ std::string topology_json(const Topology& t) {
   }
   json["overhead_us"] = t.overhead_us;
   json["reduce_gigabytes_per_s"] = t.reduce_gigabytes_per_s;
+  json["message_gigabytes_per_s"] = t.message_gigabytes_per_s;
   json["copy_gigabytes_per_s"] = t.copy_gigabytes_per_s;
   if (t.cores > 0) {
     json["cores"] = t.cores;

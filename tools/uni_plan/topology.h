@@ -23,11 +23,12 @@ struct Topology {
   Link memory{80, 0.5};                // of each rank, to ranks of its host
   // Hosts whose card differs: (host, gbit/s).
   std::vector<std::pair<int32_t, double>> slow_hosts;
-  int32_t hosts_per_rack = 0;         // 0: all hosts are on one switch that never blocks
-  Link uplink{100, 1};                // of each rack, shared by its hosts
-  double overhead_us = 0.5;           // of a core, for each message, at either end
-  double reduce_gigabytes_per_s = 8;  // operand bytes that a rank reads; 0: free
-  double copy_gigabytes_per_s = 8;    // 0: free
+  int32_t hosts_per_rack = 0;          // 0: all hosts are on one switch that never blocks
+  Link uplink{100, 1};                 // of each rack, shared by its hosts
+  double overhead_us = 0.5;            // of a core, for each message, at either end
+  double message_gigabytes_per_s = 0;  // of a core, for a message's bytes, at either end; 0: free
+  double reduce_gigabytes_per_s = 8;   // operand bytes that a rank reads; 0: free
+  double copy_gigabytes_per_s = 8;     // 0: free
   // Of all ranks together, as where a cluster is played on one machine; 0: a core each.
   int32_t cores = 0;
   double switch_us = 0;  // from one rank to another on a shared core
