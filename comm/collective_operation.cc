@@ -23,12 +23,13 @@ Status CollectiveOperation::start() {
 }
 
 void CollectiveOperation::resume(const Communicator::Prepared& prepared, uint64_t sequence,
-                                 uint64_t fingerprint, size_t steps_done) {
+                                 uint64_t fingerprint, size_t steps_done, const void* posted) {
   bound_ = prepared.bound;
   sequence_ = sequence;
   fingerprint_ = fingerprint;
   use_small_ = true;
   small_.begin(*bound_, prepared.program, call_, prepared.geometry, fingerprint, steps_done);
+  if (posted != nullptr) small_.await_posted(prepared.program.steps[steps_done - 1], posted);
 }
 
 void CollectiveOperation::abandon() {

@@ -161,7 +161,7 @@ Status Communicator::prepare(const Call& call, const Prepared** prepared) {
   entry.small = call.blocks == nullptr && entry.geometry.rounds == 1 &&
                 entry.geometry.length(0) * type_bytes(call.type) <= kSmallBytes;
   if (entry.small) entry.program = make_small_program(*bound, call, entry.geometry);
-  entry.express = entry.small && agreement_.same_memory && world_ == nullptr &&
+  entry.express = entry.small && agreement_.cheap_poll && world_ == nullptr &&
                   fits_express(entry.program, call);
   note_algorithm(*bound);
   return {};

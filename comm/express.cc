@@ -66,6 +66,7 @@ struct Issued {
   const void* send;
   void* recv;
   uint64_t ticket, sequence, fingerprint;
+  const void* posted;  // what was sent from there must stay for now; null: nothing must
 };
 
 // The rest of a call whose message has been sent, by those who know how to wait.
@@ -79,7 +80,7 @@ struct Issued {
   operation.set(call);
   operation.ticket = issued.ticket;
   operation.timeout_ms = comm.timeout_ms();
-  operation.resume(prepared, issued.sequence, issued.fingerprint, 1);
+  operation.resume(prepared, issued.sequence, issued.fingerprint, 1, issued.posted);
   const Status status = drive_started(operation);
   return status.ok() ? uniSuccess : report_call(status, collective_name(Collective::kAllReduce));
 }
@@ -105,9 +106,8 @@ int express_all_reduce(const void* send, void* recv, size_t count, uniDataType_t
   const uint64_t fingerprint = fingerprint_of(mix(before, prepared->hash), sequence);
   const void* input =
       static_cast<const std::byte*>(send) + program.operands[sends.first_operand].offset;
-  if (sends.forward->send({fingerprint, sends.bytes}, input) != SendOutcome::kDone) {
-    return kElsewhere;  // no credit
-  }
+  const SendOutcome sent = sends.forward->send({fingerprint, sends.bytes}, input);
+  if (sent == SendOutcome::kAgain) return kElsewhere;  // no credit
   sends.forward->prepare_next(sends.bytes);
   comm.issue();
   comm.next_sequence();
@@ -117,8 +117,13 @@ int express_all_reduce(const void* send, void* recv, size_t count, uniDataType_t
   comm.note_algorithm(*prepared->bound);
   const void* operands[kExpressOperands];
   const int spins = comm.agreement().oversubscribed ? 0 : kSpins;
-  if (__builtin_expect(!lend_all(program, combines, send, fingerprint, spins, operands), 0)) {
-    return finish_driven(comm, *prepared, {send, recv, ticket, sequence, fingerprint});
+  // (What was sent into memory is sent; other transports may have kept some of it.)
+  if (__builtin_expect(sent == SendOutcome::kPosted ||
+                           !lend_all(program, combines, send, fingerprint, spins, operands) ||
+                           (!comm.agreement().same_memory && !comm.flushed()),
+                       0)) {
+    const void* posted = sent == SendOutcome::kPosted ? input : nullptr;
+    return finish_driven(comm, *prepared, {send, recv, ticket, sequence, fingerprint, posted});
   }
   combine(program, combines, recv, operands);
   comm.complete_own_turn();

@@ -17,7 +17,7 @@ struct Agreement {
   int32_t ranks = 1;
   bool multicast = false;    // one transport with several-reader channels joins all ranks
   bool same_memory = false;  // all ranks read each other's memory
-  bool cheap_poll = false;   // of this rank alone: looking for news asks no kernel
+  bool cheap_poll = false;   // of this rank alone: lend() sees news, and asks no kernel
   bool reproducible = false;
   bool oversubscribed = false;  // more ranks than cores on some host
   std::string algorithm;        // forced; empty: free

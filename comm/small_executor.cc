@@ -27,7 +27,8 @@ void SmallExecutor::begin(const BoundPlan& bound, const SmallProgram& program, c
   call_ = &call;
   fingerprint_ = fingerprint;
   const Agreement& agreement = communicator_.agreement();
-  spins_ = agreement.same_memory && !agreement.oversubscribed ? kSpinsInMemory : 0;
+  const bool lend_sees_news = agreement.same_memory || agreement.cheap_poll;
+  spins_ = lend_sees_news && !agreement.oversubscribed ? kSpinsInMemory : 0;
   kernel_ = program.kernel;
   if (const auto most = static_cast<size_t>(bound.max_operands); operands_.size() < most) {
     operands_.resize(most);
@@ -71,8 +72,7 @@ bool SmallExecutor::send(const SmallStep& step, const void* data) {
   const SendOutcome outcome = step.forward->send({fingerprint_, step.bytes}, data);
   if (outcome == SendOutcome::kDone) return true;
   if (outcome == SendOutcome::kPosted) {
-    const auto* begin = static_cast<const std::byte*>(data);
-    pending_.push_back({step.forward, step.forward->accepted(), begin, begin + step.bytes});
+    await_posted(step, data);
     return true;
   }
   waiting_for_ = step.forward_peer;

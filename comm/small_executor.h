@@ -33,6 +33,11 @@ class SmallExecutor {
     if (sends_complete()) return Advance::kDone;
     return next_ != before ? Advance::kMoved : Advance::kIdle;
   }
+  // The step's message was accepted as posted: its memory is needed until it is completed.
+  void await_posted(const SmallStep& step, const void* data) {
+    const auto* begin = static_cast<const std::byte*>(data);
+    pending_.push_back({step.forward, step.forward->accepted(), begin, begin + step.bytes});
+  }
   void abandon() {
     if (!program_->simple) runner_.abandon();
   }

@@ -103,7 +103,7 @@ struct TransportCaps {
   bool by_reference = false;     // send_reference works for memory of uniMemAlloc
   bool prefers_reserve = false;  // writing the slot in place is cheaper than send() (shared memory)
   bool same_memory = false;      // lend is a load away: ideal for direct algorithms
-  bool cheap_poll = false;  // progress() that finds nothing asks no kernel; known after ready()
+  bool cheap_poll = false;  // looking asks no kernel, and lend() looks itself; known after ready()
   uint32_t slice_bytes = 256u << 10;  // what it likes best
   uint32_t slots = 4;
   double latency_us = 1;  // a priori, for the planner

@@ -164,6 +164,28 @@ TEST_P(Conformance, ALentMessageStaysTheSameUntilReleased) {
   take(rig, *recv, 2, 1000);
 }
 
+// The reader's progress() is never called once the link stands.
+TEST_P(Conformance, WhereLookingIsCheapLendSeesWhatHasComeByItself) {
+  Rig rig(GetParam(), 2);
+  const ChannelKey key{0, 0, 1};
+  const ChannelShape shape{4096, 4};
+  SendEnd* send = open_send(rig, key, shape);
+  RecvEnd* recv = open_recv(rig, 1, key, shape);
+  if (!rig[1].caps().cheap_poll) GTEST_SKIP() << "looking asks the kernel";
+  ASSERT_NE(send_pattern(*send, 0, 8), SendOutcome::kAgain);
+  ASSERT_NO_FATAL_FAILURE(take(rig, *recv, 0, 8));
+  const int64_t until_ns = rig.env().now_ns() + Rig::kPatienceNs;
+  for (uint64_t i = 1; i < shape.slots; ++i) {  // more would need credit
+    const size_t bytes = i * 8;
+    ASSERT_NE(send_pattern(*send, i, bytes), SendOutcome::kAgain);
+    Message message;
+    while (!recv->lend(&message) && rig.env().now_ns() < until_ns) (void)rig[0].progress();
+    ASSERT_TRUE(recv->lend(&message)) << "message " << i;
+    EXPECT_TRUE(is_pattern(message, i, bytes));
+    recv->release();
+  }
+}
+
 TEST_P(Conformance, AReservedSlotIsAlignedLongEnoughIdempotentAndSentByCommit) {
   Rig rig(GetParam(), 2);
   const ChannelKey key{0, 0, 1};

@@ -241,7 +241,11 @@ void RecvChannel::land_announced() {
 
 bool RecvChannel::lend(Message* message) {
   Slot* from = slot(released_);
-  if (from == nullptr || from->state == State::kEmpty) return false;
+  if (from == nullptr || from->state == State::kEmpty) {
+    if (!link_.core().look()) return false;
+    from = slot(released_);
+    if (from == nullptr || from->state == State::kEmpty) return false;
+  }
   if (from->state == State::kAnnounced) land(*from, own_memory(*from));
   if (from->state != State::kReady) return false;
   message->header = from->header;

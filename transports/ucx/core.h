@@ -54,6 +54,10 @@ class Core {
   void suspect(Status failure);
 
   bool progress();
+  // For lend(): takes what has come, where that asks no kernel. True if anything moved.
+  bool look() { return polls_cheaply_ && library().ucp_worker_progress(worker()) != 0; }
+  // All peers that matter have been tried: whether looking asks no kernel from here on.
+  bool settle_polling() { return polls_cheaply_ = !over_sockets(); }
   // Ready to sleep on efd(). False: there is something to do.
   bool arm();
   bool settled();
@@ -97,6 +101,7 @@ class Core {
   std::vector<RecvChannel*> announced_;
   uint32_t patience_ = 0;  // turns that announced messages have waited
   bool strangers_ = false;
+  bool polls_cheaply_ = false;
 };
 
 // Keeps the core on the loop until its peers have left, at most kLingerNs.

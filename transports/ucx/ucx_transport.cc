@@ -96,7 +96,7 @@ Status UcxTransport::connect(std::span<const std::string> addresses) {
   }
   core_->set_peers(peers);
   try_places(peers);
-  caps_.cheap_poll = !core_->over_sockets();
+  caps_.cheap_poll = core_->settle_polling();
   return {};
 }
 
