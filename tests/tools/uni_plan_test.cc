@@ -137,6 +137,27 @@ TEST_F(UniPlan, ExportsWhatItImportsAndDraws) {
             uni_plan("draw --plan " + plan.path()).text);
 }
 
+TEST_F(UniPlan, RefusesWrongArgumentsWithStatusTwo) {
+  EXPECT_EQ(uni_plan("").exit_status, 2);
+  EXPECT_EQ(uni_plan("print --algorithm ring --collective all_reduce --ranks 0").exit_status, 2);
+  Outcome outcome = uni_plan("draw ring --ranks 4");
+  EXPECT_EQ(outcome.exit_status, 1);
+  EXPECT_TRUE(contains(outcome, "--collective: which one? There are: all_reduce")) << outcome.text;
+  outcome = uni_plan("simulate --collective all_reduce");
+  EXPECT_EQ(outcome.exit_status, 1);
+  EXPECT_TRUE(contains(outcome, "how many ranks")) << outcome.text;
+}
+
+TEST_F(UniPlan, SaysThatItsOutputCouldNotBeWritten) {
+  for (const char* words :
+       {"list", "print --algorithm ring --collective all_reduce --ranks 4",
+        "verify --algorithm ring --ranks 3", "draw ring --collective all_reduce --ranks 4"}) {
+    const Outcome outcome = uni_plan(std::string(words) + " 2>&1 >/dev/full; exit $?");
+    EXPECT_EQ(outcome.exit_status, 1) << words;
+    EXPECT_TRUE(contains(outcome, "uni-plan: standard output: ")) << words << outcome.text;
+  }
+}
+
 TEST_F(UniPlan, ImportsNothingThatIsNotProved) {
   std::string text = uni_plan("export ring --collective all_reduce --ranks 3").text;
   const Scratch plan("plan");
@@ -191,14 +212,15 @@ TEST_F(UniPlan, ExplainsWhatItCannotDo) {
         Case{"verify --algorithm pairwise --collective barrier", "no algorithm does"},
         Case{"draw ring --collective all_reduce", "--ranks"},
         Case{"draw ring --collective all_reduce --ranks 65", "at most 64 ranks"},
+        Case{"draw ring --collective all_reduce --ranks 32768", "at most 64 ranks"},
         Case{"draw ring --plan x --collective reduce --ranks 3", "--plan"},
         Case{"import /no/such/file", "No such file"},
         Case{"simulate --collective all_reduce --hosts 2 --sizes 8X", "'8X' is not a size"},
         Case{"simulate --collective all_reduce --hosts 2 --sizes 8K-1K", "is not a range"},
         Case{"simulate --collective gather --hosts 3 --algorithms ring", "these do: one_shot"},
         Case{"simulate --collective gather --hosts 3 --root 3", "root 3"},
-        Case{"simulate --hosts 3", "no collective is called ''"},
-        Case{"simulate --collective gather --nic-gbit 0", "nic.gbit_per_s: 0 is no rate"},
+        Case{"simulate --hosts 3", "--collective: which one?"},
+        Case{"simulate --collective gather --hosts 2 --nic-gbit 0", "nic.gbit_per_s: 0 is no rate"},
         Case{"", "subcommand"}}) {
     const Outcome outcome = uni_plan(one.arguments);
     EXPECT_NE(outcome.exit_status, 0) << one.arguments;

@@ -36,12 +36,18 @@ Status verify_one(const Algorithm& row, PlanRequest request, int64_t* proved) {
 
 }  // namespace
 
+void say(const std::string& text) {
+  std::fputs(text.c_str(), stdout);
+}
+
 Result<Collective> collective_of(const std::string& name) {
   Collective collective{};
   if (parse_collective(name, &collective)) return collective;
   std::string names;
   for (int i = 0; i < kCollectives; ++i)
     names += fmt::format("{}{}", i == 0 ? "" : ", ", collective_name(static_cast<Collective>(i)));
+  if (name.empty())
+    return error(Code::kInvalidArgument, "--collective: which one? There are: {}", names);
   return error(Code::kInvalidArgument, "no collective is called '{}'; there are: {}", name, names);
 }
 
@@ -71,13 +77,13 @@ Status print(const PrintOptions& options) {
   if (options.json) text = to_json(plans);
   for (const Plan& plan : plans)
     if (!options.json) text += to_text(plan, options.unroll);
-  std::fputs(text.c_str(), stdout);
+  say(text);
   return ok_status();
 }
 
 void list() {
-  fmt::print("{:<20} {:<14} {:<10} {:<6} {}\n", "algorithm", "collective", "cost at 8", "flags",
-             "paper");
+  say(fmt::format("{:<20} {:<14} {:<10} {:<6} {}\n", "algorithm", "collective", "cost at 8",
+                  "flags", "paper"));
   for (const Algorithm& row : algorithms()) {
     for (int i = 0; i < kCollectives; ++i) {
       PlanRequest request{.collective = static_cast<Collective>(i), .ranks = 8};
@@ -85,13 +91,14 @@ void list() {
       const Cost cost = row.cost(request);
       const std::string flags = fmt::format("{}{}{}", row.reproducible ? 'r' : '-',
                                             row.late ? 'l' : '-', row.pipelines ? 'p' : '-');
-      fmt::print("{:<20} {:<14} {:<10} {:<6} {}\n", row.name, collective_name(request.collective),
-                 fmt::format("{:.0f}a {:.2f}b", cost.messages, cost.wire_bytes), flags, row.paper);
+      say(fmt::format(
+          "{:<20} {:<14} {:<10} {:<6} {}\n", row.name, collective_name(request.collective),
+          fmt::format("{:.0f}a {:.2f}b", cost.messages, cost.wire_bytes), flags, row.paper));
     }
   }
-  fmt::print(
+  say(fmt::format(
       "cost: a = start-ups, b = bytes on the wire a rank, of the size; flags: r = reproducible, "
-      "l = late mode, p = pipelines\n");
+      "l = late mode, p = pipelines\n"));
 }
 
 Status parse_ranks(const std::string& text, VerifySelection* selection) {
@@ -147,14 +154,14 @@ Status verify(const VerifySelection& selection) {
         TRY(verify_one(row, {.collective = collective, .ranks = ranks, .hosts = selection.hosts},
                        &proved));
       if (proved > 0)
-        fmt::print("{} {}: {} proved\n", row.name, collective_name(collective), proved);
+        say(fmt::format("{} {}: {} proved\n", row.name, collective_name(collective), proved));
       std::fflush(stdout);
       all_proved += proved;
     }
   }
   if (all_proved == 0) return error(Code::kInvalidArgument, "no algorithm does what was selected");
-  fmt::print("{} plans proved, {} to {} ranks\n", all_proved, selection.first_ranks,
-             selection.last_ranks);
+  say(fmt::format("{} plans proved, {} to {} ranks\n", all_proved, selection.first_ranks,
+                  selection.last_ranks));
   return ok_status();
 }
 

@@ -12,6 +12,8 @@
 
 namespace unisono::uni_plan {
 
+// To standard output, as all that the commands say: main asks at the end whether it got there.
+void say(const std::string& text);
 // kInvalidArgument says which there are.
 Result<Collective> collective_of(const std::string& name);
 Result<std::vector<Plan>> plans_of_all_ranks(const std::string& algorithm, PlanRequest request);

@@ -33,6 +33,11 @@ Result<std::vector<Plan>> plans_of_file(const std::string& file) {
 }
 
 Status draw(const ExchangeOptions& options) {
+  // to_svg says so, too, but plans of thousands of ranks take minutes to make.
+  if (options.request.ranks > kMaxDrawnRanks)
+    return error(Code::kInvalidArgument,
+                 "{} ranks: nobody can read such a picture; at most {} ranks are drawn",
+                 options.request.ranks, kMaxDrawnRanks);
   TRY_ASSIGN(const std::vector<Plan> plans, plans_of(options));
   TRY_ASSIGN(const std::string svg, to_svg(plans));
   return write_file(options.file, svg);
@@ -48,10 +53,10 @@ Status import_plan(const std::string& file) {
   const Plan& any = plans.front();
   size_t steps = 0;
   for (const Plan& plan : plans) steps += plan.order.size();
-  fmt::print("{} {} of {} ranks{}: proved; {} lanes, {} steps, hash {:016x}\n", any.algorithm,
-             collective_name(any.collective), any.ranks,
-             has_root(any.collective) ? fmt::format(", root {}", any.root) : "", any.lanes.size(),
-             steps, plan_hash(plans));
+  say(fmt::format("{} {} of {} ranks{}: proved; {} lanes, {} steps, hash {:016x}\n", any.algorithm,
+                  collective_name(any.collective), any.ranks,
+                  has_root(any.collective) ? fmt::format(", root {}", any.root) : "",
+                  any.lanes.size(), steps, plan_hash(plans)));
   return ok_status();
 }
 

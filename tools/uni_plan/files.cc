@@ -36,7 +36,7 @@ Status write_file(const std::string& path, std::string_view text) {
   if (!file) return system_error(errno, "'" + path + "'");
   const bool written = std::fwrite(text.data(), 1, text.size(), file.get()) == text.size() &&
                        std::fflush(file.get()) == 0;
-  if (!written) return system_error(errno, "'" + path + "'");
+  if (!written) return system_error(errno, path.empty() ? "standard output" : "'" + path + "'");
   return {};
 }
 

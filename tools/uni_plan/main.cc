@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <cerrno>
 #include <cstdio>
 #include <functional>
 #include <string>
@@ -17,7 +18,12 @@ using uni_plan::PrintOptions;
 using uni_plan::SimulateOptions;
 using uni_plan::VerifySelection;
 
-int report(const Status& status) {
+constexpr int kUsageStatus = 2;
+
+int report(Status status) {
+  errno = 0;
+  if (status.ok() && (std::fflush(stdout) != 0 || std::ferror(stdout) != 0))
+    status = system_error(errno != 0 ? errno : EIO, "standard output");
   if (status.ok()) return 0;
   fmt::print(stderr, "uni-plan: {}\n", status.message());
   return 1;
@@ -102,6 +108,9 @@ void add_simulate(CLI::App* app, SimulateOptions* options, std::string* topology
 
 // The file's topology, and over it the flags that were given.
 Status merge_topology(const CLI::App& app, const std::string& file, SimulateOptions* options) {
+  if (file.empty() && app.count("--hosts") == 0 && app.count("--ranks-per-host") == 0)
+    return error(Code::kInvalidArgument,
+                 "--hosts, --ranks-per-host or --topology: how many ranks, and where?");
   if (file.empty()) return ok_status();
   const uni_plan::Topology flags = options->topology;
   uni_plan::Topology& t = options->topology = {};
@@ -125,7 +134,7 @@ Status merge_topology(const CLI::App& app, const std::string& file, SimulateOpti
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app{"The plans of Unisono's algorithms."};
+  CLI::App app{"The plans of Unisono's algorithms.", "uni-plan"};
   app.require_subcommand(1);
   bool no_multicast = false;
   std::string hosts_text;
@@ -161,7 +170,11 @@ int main(int argc, char** argv) {
       app.add_subcommand("simulate", "Time of each algorithm at each size on many ranks");
   add_simulate(simulate_command, &simulated, &topology_file);
 
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& problem) {
+    return app.exit(problem) == 0 ? 0 : kUsageStatus;
+  }
   if (!hosts_text.empty()) {
     const Status parsed = uni_plan::parse_hosts(hosts_text, &hosts);
     if (!parsed.ok()) return report(parsed);
@@ -177,7 +190,7 @@ int main(int argc, char** argv) {
   if (print_command->parsed()) return report(uni_plan::print(print));
   if (list_command->parsed()) {
     uni_plan::list();
-    return 0;
+    return report(ok_status());
   }
   if (verify_command->parsed()) {
     const Status parsed = uni_plan::parse_ranks(ranks, &selection);
