@@ -301,6 +301,8 @@ void ShmTransport::close() {
 }  // namespace
 
 Result<std::unique_ptr<Transport>> make_shm_transport(const TransportContext& context) {
+  if (!context.options.empty())
+    return error(Code::kInvalidArgument, "shm: unknown option '{}'; it has none", context.options);
   return std::unique_ptr<Transport>(std::make_unique<ShmTransport>(context));
 }
 
