@@ -9,14 +9,18 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 #include <vector>
 
 namespace bench {
 namespace {
 
+// From the first rank's failure: the others have heard of it by then, or cannot hear (SIGSTOP).
+constexpr std::chrono::seconds kGrace(10);
 constexpr size_t kSharedBytes = size_t{1} << 30;  // address space; pages are taken when touched
 
 std::vector<int> allowed_cores() {
@@ -67,6 +71,40 @@ int run_child(const Options& options, const Body& body, int rank, const int id_p
   return finish(comm, body(comm, rank, options.ranks, shared));
 }
 
+// The worst exit status. A rank that outlives another's failure by kGrace is killed.
+int wait_for(const std::vector<pid_t>& children) {
+  using Clock = std::chrono::steady_clock;
+  int worst = 0;
+  bool killed = false;
+  Clock::time_point end{};
+  for (size_t left = children.size(); left > 0;) {
+    int status = 0;
+    const pid_t pid = waitpid(-1, &status, worst == 0 || killed ? 0 : WNOHANG);
+    if (pid < 0) break;
+    if (pid == 0) {
+      killed = Clock::now() >= end;
+      // A number that was waited for may be another's by now; WNOWAIT asks whether it is ours.
+      for (const pid_t child : children) {
+        siginfo_t state;
+        if (killed &&
+            waitid(P_PID, static_cast<id_t>(child), &state, WEXITED | WNOHANG | WNOWAIT) == 0)
+          kill(child, SIGKILL);
+      }
+      if (!killed) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      continue;
+    }
+    left--;
+    const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    if (worst == 0 && code != 0) end = Clock::now() + kGrace;
+    if (code > worst) worst = code;
+    if (WIFSIGNALED(status)) {
+      fprintf(stderr, "comm-bench: process %d was ended by signal %d\n", static_cast<int>(pid),
+              WTERMSIG(status));
+    }
+  }
+  return worst;
+}
+
 int run_local(const Options& options, const Body& body) {
   Shared shared;
   shared.memory = mmap(nullptr, kSharedBytes, PROT_READ | PROT_WRITE,
@@ -92,19 +130,7 @@ int run_local(const Options& options, const Body& body) {
   }
   close(id_pipe[0]);
   close(id_pipe[1]);
-  int worst = 0;
-  for (size_t left = children.size(); left > 0; left--) {
-    int status = 0;
-    const pid_t pid = wait(&status);
-    if (pid < 0) break;
-    const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-    if (code > worst) worst = code;
-    if (WIFSIGNALED(status)) {
-      fprintf(stderr, "comm-bench: process %d was ended by signal %d\n", static_cast<int>(pid),
-              WTERMSIG(status));
-    }
-  }
-  return worst;
+  return wait_for(children);
 }
 
 }  // namespace

@@ -101,6 +101,8 @@ int run_rank(const Options& options, const Ranks& ranks, const Shared& shared) {
     ranks.barrier();  // a launcher ends the others at the first status that is not 0
     return 2;
   }
+  const int writable = ranks.rank != 0 || can_write_files(options) ? 1 : 0;
+  if (ranks.combine(writable, 2) < 0.5) return 1;
   if (options.work == Work::kPingPong) return ping_pong(options, ranks);
   if (options.race) return race(options, ranks, shared);
   return Run(options, ranks, shared).all();

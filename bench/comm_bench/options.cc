@@ -59,7 +59,9 @@ std::vector<Row> pick(const std::vector<Row>& rows, const std::string& word, con
       if (word == row.alias) return {row};
     }
   }
-  throw CLI::ValidationError(flag, "'" + word + "' is unknown");
+  std::string names = "all";
+  for (const Row& row : rows) names += std::string(", ") + row.name;
+  throw CLI::ValidationError(flag, "'" + word + "' is unknown (there are: " + names + ")");
 }
 
 struct Words {
@@ -73,11 +75,12 @@ void add_nccl_flags(CLI::App& app, Options& o, Words& words) {
   app.add_option("-e,--maxbytes", words.end,
                  "last size (default: the first; pingpong: bandwidth's, 4M)");
   app.add_option("-i,--stepbytes", words.step, "step between sizes (default 1M)");
-  app.add_option("-f,--stepfactor", o.factor, "factor between sizes; over 1 it replaces the step");
+  app.add_option("-f,--stepfactor", o.factor, "factor between sizes; over 1 it replaces the step")
+      ->check(CLI::Range(0, INT_MAX));  // a negative one would wrap
   app.add_option("-n,--iters", o.iterations, "timed calls a batch (20)")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1, INT_MAX));
   app.add_option("-w,--warmup_iters", o.warmup, "calls before timing (5)")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Range(0, INT_MAX));
   app.add_option("-o,--op", words.op, "sum prod min max avg band bor bxor, or all (sum)");
   app.add_option("-d,--datatype", words.type,
                  "float half bfloat16 double int8 ..., or all (float)");
@@ -95,12 +98,12 @@ void add_nccl_flags(CLI::App& app, Options& o, Words& words) {
   app.add_flag("-I,--per_iteration", o.per_iteration, "show min, max, p99 and cv of single calls");
   app.add_option("-T,--timeout", o.timeout_s,
                  "seconds for each operation (0: the library's default)")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Range(0, INT_MAX));
 }
 
 void add_own_flags(CLI::App& app, Options& o, Words& words) {
   app.add_option("--batches", o.batches, "timed batches; their median is shown (5)")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1, INT_MAX));
   app.add_option("--ranks", o.ranks, "start this many pinned local processes")
       ->check(CLI::Range(1, 1024));
   app.add_option("--transport", o.transport, "shm, tcp, or a list");

@@ -1,9 +1,13 @@
 #include "bench/comm_bench/run_facts.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <fstream>
 
 #include "bench/comm_bench/launch.h"
@@ -47,12 +51,28 @@ Json machine_facts() {
           {"memory_bytes", memory}};
 }
 
+bool can_write_file(const std::string& name) {
+  if (name.empty()) return true;
+  struct stat state {};
+  const bool is_new = stat(name.c_str(), &state) != 0;
+  if (S_ISFIFO(state.st_mode)) return true;  // its reader must not see an end yet
+  const int file = open(name.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+  if (file < 0) {
+    fprintf(stderr, "comm-bench: cannot write %s: %s\n", name.c_str(), strerror(errno));
+    return false;
+  }
+  close(file);
+  if (is_new) unlink(name.c_str());  // a run that is interrupted leaves nothing
+  return true;
+}
+
 bool write_file(const std::string& name, const std::string& text) {
   if (name.empty()) return true;
+  errno = 0;
   std::ofstream file(name, std::ios::binary);
   file << text;
   file.close();
-  if (!file) fprintf(stderr, "comm-bench: cannot write %s\n", name.c_str());
+  if (!file) fprintf(stderr, "comm-bench: cannot write %s: %s\n", name.c_str(), strerror(errno));
   return static_cast<bool>(file);
 }
 
@@ -121,6 +141,10 @@ void print_lines(const std::vector<RankLine>& lines) {
     printf("#  Rank %2d Pid %6d on %s device cpu transport %s\n", line.rank, line.pid,
            line.host.c_str(), line.transport.c_str());
   }
+}
+
+bool can_write_files(const Options& options) {
+  return can_write_file(options.json_file) && can_write_file(options.report_file);
 }
 
 bool write_files(const Options& options, const Json& all) {

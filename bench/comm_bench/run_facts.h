@@ -23,6 +23,9 @@ std::string version_text();
 const char* cache_name(Cache cache);
 // The "#  Rank" lines.
 void print_lines(const std::vector<RankLine>& lines);
+// Before anything is measured for them. False, with a message, if a file that -J or --report names
+// cannot be opened for writing; what is there stays as it is.
+bool can_write_files(const Options& options);
 // Writes the files that -J and --report name. False, with a message, if one could not be written.
 bool write_files(const Options& options, const Json& all);
 

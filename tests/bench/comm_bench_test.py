@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""comm-bench as its users run it. Usage: comm_bench_test.py COMM_BENCH report|pingpong|compare|race|refusals [--with-plots]"""
+"""comm-bench as its users run it. Usage: comm_bench_test.py COMM_BENCH report|pingpong|compare|race|refusals|stopped [--with-plots]"""
 import html.parser
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -84,7 +85,8 @@ def test_report(folder):
     assert results["machine"]["cores"] >= 1 and results["config"]["kernels"]
     assert results["config"]["flags"].startswith("all_reduce --ranks 2 -b 8")
     failed = run("barrier", "--ranks", "1", "-n", "1", "--report", f"{folder}/nowhere/page.html", status=1)
-    assert "cannot write" in failed.stderr and "nowhere/page.html" in failed.stderr
+    assert failed.stderr == f"comm-bench: cannot write {folder}/nowhere/page.html: No such file or directory\n", failed.stderr
+    assert failed.stdout == "", "measured before it looked whether there is a place for the result"
 
 
 def test_pingpong(folder):
@@ -179,6 +181,14 @@ def test_refusals(_):
     # Under a launcher the ranks find it.
     refused = run("broadcast", "-r", "5", *quick, status=2, RANK="0", WORLD_SIZE="1")
     assert refused.stderr == "comm-bench: -r: 5 is no rank: they are 0 to 0\n" and refused.stdout == "", refused
+    for flag, word, names in (("-d", "flot", "all, int8, uint8"), ("-o", "summ", "all, sum, prod")):
+        refused = run("all_reduce", "--ranks", "1", flag, word, status=2)
+        assert f"'{word}' is unknown (there are: {names}" in refused.stderr, refused.stderr
+    for flag in ("-n", "-w", "-f", "-T", "--batches"):
+        refused = run("all_reduce", "--ranks", "1", flag, "-2", status=2)
+        assert "-2 not in range" in refused.stderr and "2147483647" in refused.stderr, refused.stderr
+    refused = run("all_reduce", "--ranks", "2", "--transport", "shm:x=1", *quick, status=3)
+    assert "shm: unknown option 'x=1'" in refused.stderr, refused.stderr
     run("all_reduce", "--ranks", "1", "-r", "5", *quick)  # it has no root
     every = run("broadcast", "--ranks", "2", "-r", "-1", "-T", "0", *quick)
     rows = [line.split() for line in every.stdout.splitlines() if not line.startswith("#")]
@@ -189,7 +199,21 @@ def test_refusals(_):
             assert done.stderr.startswith("comm-bench: standard output: ") and done.stderr.count("\n") == 1, done
 
 
+def test_stopped(_):
+    """A rank that is stopped (SIGSTOP) cannot hear that the others have failed; it is ended all the same."""
+    words = ("all_reduce", "--ranks", "2", "-b", "8", "-n", "1000000000", "-c", "0", "-T", "1")
+    with subprocess.Popen([PROGRAM, *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as job:
+        ranks = []
+        while len(ranks) < 2:
+            with open(f"/proc/{job.pid}/task/{job.pid}/children", encoding="ascii") as file:
+                ranks = file.read().split()
+        os.kill(int(ranks[1]), signal.SIGSTOP)
+        said = job.communicate()[1]
+    assert job.returncode == 128 + signal.SIGKILL, (job.returncode, said)
+    assert f"process {ranks[1]} was ended by signal 9" in said, said
+
+
 with tempfile.TemporaryDirectory() as scratch:
     {"report": test_report, "pingpong": test_pingpong, "compare": test_compare, "race": test_race,
-     "refusals": test_refusals}[PART](scratch)
+     "refusals": test_refusals, "stopped": test_stopped}[PART](scratch)
 print(f"{PART}: passed")
