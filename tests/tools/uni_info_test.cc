@@ -1,5 +1,8 @@
 // uni-info, run as its users run it.
+#include <sys/wait.h>
+
 #include <cstdio>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "tests/tools/run_job.h"
@@ -35,6 +38,15 @@ Json setting(const Json& all, const std::string& name) {
     if (row["name"] == name) return row;
   }
   return nullptr;
+}
+
+TEST_F(UniInfo, RefusesWrongArgumentsWithStatusTwoAndSaysThatItCannotWrite) {
+  const auto status_of = [](const std::string& words) {
+    return WEXITSTATUS(std::system((program("uni-info") + words).c_str()));
+  };
+  EXPECT_EQ(status_of(" --ranks 0 2>/dev/null"), 2);
+  EXPECT_EQ(status_of(" --nonsense 2>/dev/null"), 2);
+  EXPECT_EQ(status_of(" 2>&1 >/dev/full | grep -q 'uni-info: standard output: '"), 0);
 }
 
 TEST_F(UniInfo, JsonTellsMachineTransportsKernelsAndVersion) {

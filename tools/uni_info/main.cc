@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 
 #include "tools/uni_info/gather.h"
 #include "tools/uni_info/job.h"
@@ -17,6 +19,7 @@ int say(const Json& all, bool json) {
       json ? all.dump(2, ' ', false, Json::error_handler_t::replace) + "\n" : to_text(all);
   const bool said =
       std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
+  if (!said) fmt::print(stderr, "uni-info: standard output: {}\n", std::strerror(errno));
   const bool met = !all.contains("job") || !all["job"].contains("problem");
   return said && met ? 0 : 1;
 }
@@ -28,7 +31,8 @@ int main(int argc, char** argv) {
   using unisono::uni_info::Json;
   CLI::App app{
       "What Unisono finds on this machine and in this environment. Exit status 1: a job was asked "
-      "for and its ranks did not meet."};
+      "for and its ranks did not meet, or the output could not be written; 2: wrong arguments.",
+      "uni-info"};
   bool json = false, launched = false;
   int ranks = 0;
   app.add_flag("--json", json, "as JSON");
@@ -40,7 +44,11 @@ int main(int argc, char** argv) {
                "the same for the job that this process is a rank of (under uni-run, mpirun, "
                "torchrun ...); rank 0 speaks")
       ->excludes(local);
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& problem) {
+    return app.exit(problem) == 0 ? 0 : 2;
+  }
   Json job;
   if (ranks > 0) job = unisono::uni_info::ask_local_job(ranks);  // it forks: before all else
   if (launched) job = unisono::uni_info::ask_launched_job();
