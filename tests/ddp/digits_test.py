@@ -237,7 +237,9 @@ class DigitsTest(unittest.TestCase):
         self.assert_refused("--batch: 50 images cannot be shared equally by 4 ranks", 4, "--batch", 50)
         self.assert_refused("--batch: 2000 is more than the 1438 images", 1, "--batch", 2000)
         self.assert_refused("--dp: is for one process; this job has 2", 2, "--dp", 2)
-        self.assert_refused("--hook", 1, "--hook", "fp17", status=2)
+        self.assert_refused("--hook: fp17 not in {none,allreduce,fp16,bf16}", 1, "--hook", "fp17", status=2)
+        self.assert_refused("--type: f16 not in {f32,f64}", 1, "--type", "f16", status=2)
+        self.assert_refused("--lr: Value x not in range 0.000000 to 1000000000.000000", 1, "--lr", "x", status=2)
         self.assert_refused("excludes", 1, "--dp", 2, "--bucket-views", status=2)
         for flag in ("--lr", "--momentum"):
             for number in ("nan", "inf"):

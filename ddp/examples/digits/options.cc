@@ -15,6 +15,7 @@ const std::map<std::string, Hook> kHooks = {{"none", Hook::kNone},
                                             {"fp16", Hook::kFloat16},
                                             {"bf16", Hook::kBfloat16}};
 constexpr int kMostUnits = 65536;
+constexpr double kMostRate = 1e9;
 
 // NaN is within every range of CLI11.
 std::string finite(const std::string& text) {
@@ -22,15 +23,16 @@ std::string finite(const std::string& text) {
 }
 
 void add_training(CLI::App* app, Options* o) {
-  app->add_option("--type", o->type, "f32 or f64 (f32)")
-      ->transform(CLI::CheckedTransformer(kTypes).description(""));
+  app->add_option_function<std::string>(
+         "--type", [o](const std::string& word) { o->type = kTypes.at(word); }, "f32 or f64 (f32)")
+      ->check(CLI::IsMember({"f32", "f64"}).description(""));
   app->add_option("--hidden", o->hidden, "units of the hidden layers (64 32)")
       ->check(CLI::Range(1, kMostUnits));
   app->add_option("--epochs", o->epochs, "how many (15)")->check(CLI::Range(1, 1000000));
   app->add_option("--batch", o->batch, "images a step, of all ranks together (48)")
       ->check(CLI::Range(1, 1000000));
   app->add_option("--lr", o->learning_rate, "learning rate (0.1)")
-      ->check(CLI::NonNegativeNumber)
+      ->check(CLI::Range(0.0, kMostRate))
       ->check(finite);
   app->add_option("--momentum", o->momentum, "of SGD (0.9)")
       ->check(CLI::Range(0.0, 1.0))
@@ -42,8 +44,10 @@ void add_training(CLI::App* app, Options* o) {
 
 void add_parallel(CLI::App* app, Options* o) {
   CLI::Option* const hook =
-      app->add_option("--hook", o->hook, "none, allreduce, fp16 or bf16 (none)")
-          ->transform(CLI::CheckedTransformer(kHooks).description(""));
+      app->add_option_function<std::string>(
+             "--hook", [o](const std::string& word) { o->hook = kHooks.at(word); },
+             "none, allreduce, fp16 or bf16 (none)")
+          ->check(CLI::IsMember({"none", "allreduce", "fp16", "bf16"}).description(""));
   CLI::Option* const views =
       app->add_flag("--bucket-views", o->bucket_views, "gradients live in the buckets");
   CLI::Option* const bucket =
