@@ -42,7 +42,8 @@ Json setting(const Json& all, const std::string& name) {
 
 TEST_F(UniInfo, RefusesWrongArgumentsWithStatusTwoAndSaysThatItCannotWrite) {
   const auto status_of = [](const std::string& words) {
-    return WEXITSTATUS(std::system((program("uni-info") + words).c_str()));
+    FILE* const pipe = popen((program("uni-info") + words).c_str(), "w");
+    return pipe == nullptr ? -1 : WEXITSTATUS(pclose(pipe));
   };
   EXPECT_EQ(status_of(" --ranks 0 2>/dev/null"), 2);
   EXPECT_EQ(status_of(" --nonsense 2>/dev/null"), 2);
