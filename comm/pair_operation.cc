@@ -143,6 +143,9 @@ void PairOperation::hint(Peer& peer) {
 }
 
 bool PairOperation::advance_recv(Peer& peer) {
+  // What comes when all is received is a later operation's: to lend it would keep it from landing
+  // where that wants it.
+  if (peer.active < 0 && next_for(peer.rank, true) < 0) return false;
   hint(peer);
   Message message;
   if (!peer.channel.recv->lend(&message)) return false;

@@ -90,9 +90,9 @@ class RecvEnd {
   // release. `header.bytes` may be anything up to slice_bytes: a peer's bytes are input.
   virtual bool lend(Message* message) = 0;
   virtual void release() = 0;  // of the lent message
-  // A hint before lend: the next message, if of exactly `bytes`, may be landed straight in
-  // `buffer`; lend then returns data == buffer. The buffer must stay until that message is lent or
-  // cancel_post() is called. Default: ignored.
+  // A hint before lend, ignored while a message is lent: the next message, if of exactly `bytes`,
+  // may be landed straight in `buffer`; lend then returns data == buffer. It must stay until that
+  // message is lent or cancel_post() is called. Default: ignored.
   virtual void post([[maybe_unused]] void* buffer, [[maybe_unused]] uint32_t bytes) {}
   virtual void cancel_post() {}
 };

@@ -227,6 +227,30 @@ TEST_P(Conformance, APostedBufferOrTheTransportsOwnHoldsTheMessage) {
   }
 }
 
+// Else it would serve the message after, which nobody has offered it to.
+TEST_P(Conformance, ABufferPostedWhileAMessageIsLentIsLeftAlone) {
+  Rig rig(GetParam(), 2);
+  const ChannelKey key{0, 0, 1};
+  const ChannelShape shape{4096, 4};
+  SendEnd* send = open_send(rig, key, shape);
+  RecvEnd* recv = open_recv(rig, 1, key, shape);
+  for (const uint32_t bytes : {64u, 3000u}) {
+    const uint64_t first = bytes == 64 ? 0 : 2;
+    ASSERT_NE(send_pattern(*send, first, bytes), SendOutcome::kAgain);
+    Message message;
+    ASSERT_TRUE(rig.until([&] { return recv->lend(&message); }));
+    std::vector<std::byte> buffer(bytes, std::byte{0x5a});
+    const std::vector<std::byte> before = buffer;
+    recv->post(buffer.data(), bytes);
+    ASSERT_TRUE(is_pattern(message, first, bytes));
+    recv->release();
+    ASSERT_TRUE(
+        rig.until([&] { return send_pattern(*send, first + 1, bytes) != SendOutcome::kAgain; }));
+    ASSERT_NO_FATAL_FAILURE(take(rig, *recv, first + 1, bytes));
+    EXPECT_EQ(buffer, before);
+  }
+}
+
 TEST_P(Conformance, AChannelWithoutCreditDoesNotHoldUpAnother) {
   Rig rig(GetParam(), 2);
   const ChannelShape shape{32768, 2};

@@ -269,6 +269,7 @@ void RecvChannel::release() {
 }
 
 void RecvChannel::post(void* buffer, uint32_t bytes) {
+  if (lent_) return;
   if (post_buffer_ != nullptr) reclaim_post();
   post_buffer_ = static_cast<std::byte*>(buffer);
   post_bytes_ = bytes;
