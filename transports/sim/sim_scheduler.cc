@@ -14,8 +14,9 @@ namespace {
 using State = SimActor::State;
 
 // Real time without anything happening before virtual time jumps, where threads from outside the
-// world take part: they are invisible, so that all that can be done is to let them come.
-constexpr int64_t kQuietMs = 20;
+// world take part: they are invisible, so that all that can be done is to let them come. Longer
+// than a busy machine keeps a thread waiting for a core: with 20 ms a deadline came too early once.
+constexpr int64_t kQuietMs = 100;
 constexpr int kEntersBeforeYield = 256;
 constexpr int kSpinsBeforeYield = 8;
 constexpr int64_t kYieldNs = 1000;
