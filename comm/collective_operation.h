@@ -17,7 +17,8 @@ class CollectiveOperation : public Operation {
   void set(const Call& call) { call_ = call; }
   Status start() override;
   // Instead of start(): the call has been issued and recorded, and the first steps of its small
-  // program are done (comm/express.h). `posted`: what the last of them sent, if it must stay.
+  // program are done (comm/express.h). `posted`: memory of the last one's message, if it is still
+  // read.
   void resume(const Communicator::Prepared& prepared, uint64_t sequence, uint64_t fingerprint,
               size_t steps_done, const void* posted);
   Advance advance() override { return use_small_ ? small_.advance() : lanes_.advance(); }

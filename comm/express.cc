@@ -66,7 +66,7 @@ struct Issued {
   const void* send;
   void* recv;
   uint64_t ticket, sequence, fingerprint;
-  const void* posted;  // what was sent from there must stay for now; null: nothing must
+  const void* posted;  // memory of the message that the transport still reads, or null
 };
 
 // The rest of a call whose message has been sent, by those who know how to wait.
@@ -117,7 +117,7 @@ int express_all_reduce(const void* send, void* recv, size_t count, uniDataType_t
   comm.note_algorithm(*prepared->bound);
   const void* operands[kExpressOperands];
   const int spins = comm.agreement().oversubscribed ? 0 : kSpins;
-  // (What was sent into memory is sent; other transports may have kept some of it.)
+  // A message in shared memory is with its readers; of another transport part may be here yet.
   if (__builtin_expect(sent == SendOutcome::kPosted ||
                            !lend_all(program, combines, send, fingerprint, spins, operands) ||
                            (!comm.agreement().same_memory && !comm.flushed()),

@@ -1,8 +1,9 @@
 // Express: the shortest way through the library, for blocking all-reduces of a few bytes between
-// ranks that share memory. What the peers wait for is done first: the message leaves before the
-// call is recorded, counted and given its turn, all of which then overlaps the peers' messages on
-// their way. It is a shortcut, no other meaning: the same plan, fingerprint and kernel as
-// CollectiveOperation's, to which the call is handed as soon as anything has to be waited for.
+// ranks that see each other's messages without the kernel (Agreement::cheap_poll). What the peers
+// wait for is done first: the message leaves before the call is recorded, counted and given its
+// turn, all of which then overlaps the peers' messages on their way. It is a shortcut, no other
+// meaning: the same plan, fingerprint and kernel as CollectiveOperation's, to which the call is
+// handed as soon as anything has to be waited for.
 #pragma once
 
 #include "unisono/unisono.h"

@@ -34,6 +34,7 @@ Status PairOperation::open_peers() {
       receives.push_back(state.transfer.peer);
     } else {
       has_any_ = true;
+      unmatched_any_++;
       for (int32_t r = 0; r < comm.ranks(); r++) {
         if (r != comm.rank() && !comm.out_of_reach(r)) receives.push_back(r);
       }
@@ -49,7 +50,12 @@ Status PairOperation::open_peers() {
   }
   for (const int32_t rank : receives) {
     TRY_ASSIGN(const BoundChannel channel, comm.open_pair_recv(rank));
+    const auto from_it = [rank](const State& state) {
+      return state.transfer.receive && state.transfer.peer == rank;
+    };
+    const auto unmatched = std::count_if(transfers_.begin(), transfers_.end(), from_it);
     receivers_.push_back({rank, channel});
+    receivers_.back().unmatched = static_cast<size_t>(unmatched);
   }
   return {};
 }
@@ -113,7 +119,7 @@ bool PairOperation::advance_send(Peer& peer) {
 bool PairOperation::match(Peer& peer, const Message& message) {
   Communicator& comm = communicator();
   const int index = next_for(peer.rank, true);
-  if (index < 0) return false;  // of a later operation
+  CHECK(index >= 0);
   State& state = transfers_[static_cast<size_t>(index)];
   const Transfer& t = state.transfer;
   state.fingerprint = pair_fingerprint(comm.peek_pair_recv(peer.rank), t.type, t.count);
@@ -125,6 +131,7 @@ bool PairOperation::match(Peer& peer, const Message& message) {
   }
   state.ordinal = comm.next_pair_recv(peer.rank);
   state.matched = true;
+  (t.peer == kAnySource ? unmatched_any_ : peer.unmatched)--;
   if (t.source != nullptr) *t.source = peer.rank;
   peer.active = index;
   return true;
@@ -145,7 +152,7 @@ void PairOperation::hint(Peer& peer) {
 bool PairOperation::advance_recv(Peer& peer) {
   // What comes when all is received is a later operation's: to lend it would keep it from landing
   // where that wants it.
-  if (peer.active < 0 && next_for(peer.rank, true) < 0) return false;
+  if (peer.active < 0 && peer.unmatched + unmatched_any_ == 0) return false;
   hint(peer);
   Message message;
   if (!peer.channel.recv->lend(&message)) return false;

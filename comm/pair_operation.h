@@ -48,7 +48,8 @@ class PairOperation : public Operation {
   struct Peer {  // one direction of one pair
     int32_t rank = 0;
     BoundChannel channel;
-    int active = -1;  // index of the transfer in progress
+    int active = -1;       // index of the transfer in progress
+    size_t unmatched = 0;  // receives from this rank by name whose message has not come
     const std::byte* hinted = nullptr;
   };
   struct Posted {
@@ -65,6 +66,7 @@ class PairOperation : public Operation {
   void hint(Peer& peer);
   uint64_t slice(const State& state) const;
   bool has_any_ = false;
+  size_t unmatched_any_ = 0;  // receives from any rank whose message has not come
 
   std::vector<State> transfers_;
   std::vector<Peer> senders_, receivers_;

@@ -8,7 +8,7 @@
 namespace unisono {
 namespace {
 
-constexpr int kSpinsInMemory = 40;
+constexpr int kSpins = 40;
 
 }  // namespace
 
@@ -27,8 +27,7 @@ void SmallExecutor::begin(const BoundPlan& bound, const SmallProgram& program, c
   call_ = &call;
   fingerprint_ = fingerprint;
   const Agreement& agreement = communicator_.agreement();
-  const bool lend_sees_news = agreement.same_memory || agreement.cheap_poll;
-  spins_ = lend_sees_news && !agreement.oversubscribed ? kSpinsInMemory : 0;
+  spins_ = agreement.cheap_poll && !agreement.oversubscribed ? kSpins : 0;
   kernel_ = program.kernel;
   if (const auto most = static_cast<size_t>(bound.max_operands); operands_.size() < most) {
     operands_.resize(most);

@@ -133,9 +133,6 @@ bool StepRunner::lend_all(const Step& step, uint64_t round, uint64_t bytes) {
       all = false;
       break;
     }
-    // It is here: a hint at another try (the destination was busy) would be for the message after.
-    hinted_[static_cast<size_t>(source.channel)] = &step;
-    hinted_round_[static_cast<size_t>(source.channel)] = round;
   }
   return all;
 }

@@ -83,7 +83,7 @@ class StepRunner {
   std::vector<PendingSend> pending_;
   std::vector<std::byte> scratch_;
   std::vector<size_t> scratch_at_;   // first byte of each lane's scratch
-  std::vector<const Step*> hinted_;  // per channel: the step whose receive was hinted, or lent
+  std::vector<const Step*> hinted_;  // per channel: the step whose receive was hinted
   std::vector<uint64_t> hinted_round_;
   int32_t waiting_for_ = -1;
   bool mismatch_ = false;

@@ -54,8 +54,10 @@ Json machine_facts() {
 bool can_write_file(const std::string& name) {
   if (name.empty()) return true;
   struct stat state {};
-  const bool is_new = stat(name.c_str(), &state) != 0;
-  if (S_ISFIFO(state.st_mode)) return true;  // its reader must not see an end yet
+  if (stat(name.c_str(), &state) == 0 && S_ISFIFO(state.st_mode)) {
+    return true;  // its reader must not see an end yet
+  }
+  const bool is_new = lstat(name.c_str(), &state) != 0;  // not so a link to what is not there yet
   const int file = open(name.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
   if (file < 0) {
     fprintf(stderr, "comm-bench: cannot write %s: %s\n", name.c_str(), strerror(errno));

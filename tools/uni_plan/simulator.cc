@@ -262,9 +262,9 @@ class Simulation {
     if (step.forward >= 0 && !has_credit(lane, step.forward)) return;
     state.busy = true;
     const int32_t rank = program_.lanes[at(lane)].rank;
-    RankState& ranks = ranks_[at(rank)];
-    ranks.ready.push_back(lane);
-    if (ranks.running || ranks.ready.size() > 1) return;  // runs, or waits for a core
+    RankState& owner = ranks_[at(rank)];
+    owner.ready.push_back(lane);
+    if (owner.running || owner.ready.size() > 1) return;  // runs, or waits for a core
     waiting_.push_back(rank);
     dispatch();
   }

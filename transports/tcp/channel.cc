@@ -123,8 +123,7 @@ Status RecvChannel::begin(const FrameHeader& header, bool in_order, uint64_t* in
   into.whole = false;
   size_t& total = link_.state().memory_bytes;
   // Only the message that the next lend will show may land in the posted buffer.
-  const bool next = *index == released_ + (lent_ ? 1 : 0);
-  if (post_buffer_ != nullptr && next && header.bytes == post_bytes_) {
+  if (post_buffer_ != nullptr && *index == released_ && header.bytes == post_bytes_) {
     into.data = post_buffer_;
   } else if (opened()) {
     into.data = into.memory.ensure_slot(header.bytes, shape_.slice_bytes, total);
@@ -180,9 +179,8 @@ void RecvChannel::cancel_post() {
 
 // The posted buffer goes back to its owner: what has landed there moves to the message's slot.
 void RecvChannel::reclaim_post() {
-  const uint64_t index = released_ + (lent_ ? 1 : 0);
-  if (index - released_ < slots_.size() && slot(index).data == post_buffer_) {
-    Slot& into = slot(index);
+  if (!slots_.empty() && slot(released_).data == post_buffer_) {
+    Slot& into = slot(released_);
     std::byte* own =
         into.memory.ensure_slot(into.header.bytes, shape_.slice_bytes, link_.state().memory_bytes);
     std::memcpy(own, post_buffer_, into.arrived);

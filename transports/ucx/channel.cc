@@ -131,7 +131,7 @@ Status RecvChannel::open(const ChannelShape& shape) {
 // The slot of a message that may come now. *next: it is the one that the next lend shows.
 Status RecvChannel::place(uint32_t sequence, uint32_t bytes, Slot** found, bool* next) {
   const uint32_t ahead = sequence - static_cast<uint32_t>(released_);
-  *next = ahead == (lent_ ? 1 : 0);
+  *next = ahead == 0;
   if (opened()) {
     if (ahead >= shape_.slots) {
       return error(Code::kRemoteError, "message {} of channel {} of {} slots, {} are released",
@@ -273,7 +273,7 @@ void RecvChannel::post(void* buffer, uint32_t bytes) {
   if (post_buffer_ != nullptr) reclaim_post();
   post_buffer_ = static_cast<std::byte*>(buffer);
   post_bytes_ = bytes;
-  Slot* next = slot(released_ + (lent_ ? 1 : 0));
+  Slot* next = slot(released_);
   if (next != nullptr && next->state == State::kAnnounced && next->header.bytes == bytes) {
     land(*next, post_buffer_);
   }
@@ -285,7 +285,7 @@ void RecvChannel::cancel_post() {
 
 // The posted buffer goes back to its owner: what has landed there moves to the message's slot.
 void RecvChannel::reclaim_post() {
-  Slot* next = slot(released_ + (lent_ ? 1 : 0));
+  Slot* next = slot(released_);
   if (next != nullptr && next->data == post_buffer_ && next->state != State::kEmpty) {
     // UCX cannot be told to stop: the peer's bytes are on their way already.
     if (next->state == State::kArriving) {

@@ -136,7 +136,7 @@ class RecvChannel final : public RecvEnd {
   uint64_t released_ = 0, reported_ = 0;
   uint64_t held_messages_ = 0, held_bytes_ = 0;
   bool lent_ = false;
-  std::byte* post_buffer_ = nullptr;  // of the message after the lent one
+  std::byte* post_buffer_ = nullptr;  // of the next message; null while one is lent
   uint32_t post_bytes_ = 0;
 };
 
