@@ -2,6 +2,7 @@
 // call, the same refusals, the same errors, with groups, streams and other calls in between.
 #include "comm/handles.h"
 #include "tests/comm/collective_case.h"
+#include "tests/lsan_with_ucx.h"
 
 namespace unisono::testing {
 namespace {
@@ -140,6 +141,28 @@ TEST(Express, MoreCallsThanDescriptorsAgainstASlowPeerAreAllExact) {
       EXPECT_EQ(out[1], 1);
     }
   });
+}
+
+// UCX reads messages from 2 KiB on in the caller's memory: such a call has been sent, and must
+// neither be sent again the usual way nor return while it is read.
+TEST(Express, OverUcxAMessageThatIsReadInPlaceIsSentOnce) {
+  SKIP_WITHOUT("ucx:tls=shm");
+  ASSERT_EQ(setenv("UCX_RNDV_THRESH", "2048", 1), 0);
+  const Ranks world(2, {"ucx:tls=shm", "one_shot"});
+  ASSERT_TRUE(world.ok());
+  std::atomic<int> taken{0};
+  world.run([&](int rank, uniComm_t comm) {
+    for (const size_t count : {1, 255, 513, 1024, 4001}) {
+      for (int turn = 0; turn < 50; turn++) {
+        const Case c{Kind::kAllReduce, uniFloat32, uniSum, count, 0, turn % 2 == 1};
+        CaseRun run(c, rank, world.count());
+        taken += turn > 0 && takes_express(comm, c) ? 1 : 0;
+        UNI_OK(run.call(comm, nullptr));
+        ASSERT_EQ(run.wrong(), "") << "rank " << rank << ": " << c.text() << " turn " << turn;
+      }
+    }
+  });
+  EXPECT_GT(taken.load(), 0) << "nothing went the express way: this test has tested nothing";
 }
 
 }  // namespace
