@@ -191,6 +191,28 @@ void set_sizes(Options& o, const Words& words) {
   }
 }
 
+bool defined(const TypeRow& type, const OpRow& op) {
+  const bool is_float = type.type == uniFloat16 || type.type == uniFloat32 ||
+                        type.type == uniFloat64 || type.type == uniBfloat16;
+  const bool bits = op.op == uniBand || op.op == uniBor || op.op == uniBxor;
+  return !(bits && is_float) && !(op.op == uniAvg && type.type == uniBool);
+}
+
+std::vector<TypedOp> typed_ops(Work work, const Words& words) {
+  const std::vector<TypeRow> types = pick(type_rows(), words.type, "-d");
+  std::vector<OpRow> ops = pick(op_rows(), words.op, "-o");
+  if (!has_op(work)) ops = {{uniSum, "none"}};
+  std::vector<TypedOp> all;
+  for (const TypeRow& type : types) {
+    for (const OpRow& op : ops) {
+      if (defined(type, op)) all.push_back({type, op});
+    }
+  }
+  if (all.empty())
+    throw CLI::ValidationError("-o", words.op + " is not defined for -d " + words.type);
+  return all;
+}
+
 }  // namespace
 
 Options parse_options(int argc, char** argv) {
@@ -224,15 +246,13 @@ Options parse_options(int argc, char** argv) {
                                  "goes with private buffers, and neither with pingpong, "
                                  "sendrecv, --versus, --report nor --algorithm");
     o.step_bytes = parse_size(words.step, "-i");
-    o.types = pick(type_rows(), words.type, "-d");
-    o.ops = pick(op_rows(), words.op, "-o");
+    o.typed_ops = typed_ops(o.work, words);
     if (o.end_bytes < o.begin_bytes) throw CLI::ValidationError("-e", "is smaller than -b");
     if (o.factor <= 1 && o.step_bytes == 0) throw CLI::ValidationError("-i", "must be over 0");
   } catch (const CLI::ParseError& e) {
     std::exit(app.exit(e) == 0 ? 0 : 2);
   }
   for (int i = 1; i < argc; i++) o.flags += std::string(i > 1 ? " " : "") + argv[i];
-  if (!has_op(o.work)) o.ops = {{uniSum, "none"}};
   o.registered = words.buffers == "registered";
   o.cache = words.cache == "cold"      ? Cache::kCold
             : words.cache == "rewrite" ? Cache::kRewrite

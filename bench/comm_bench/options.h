@@ -34,6 +34,10 @@ struct OpRow {
   uniRedOp_t op;
   const char* name;
 };
+struct TypedOp {
+  TypeRow type;
+  OpRow op;
+};
 const std::vector<TypeRow>& type_rows();
 const std::vector<OpRow>& op_rows();
 
@@ -43,9 +47,8 @@ struct Options {
   size_t begin_bytes = 32u << 20, end_bytes = 32u << 20;
   size_t step_bytes = 1u << 20, factor = 1;  // factor > 1 wins
   int iterations = 20, warmup = 5, batches = 5;
-  std::vector<OpRow> ops;
-  std::vector<TypeRow> types;
-  int root = 0;  // -1: every rank in turn
+  std::vector<TypedOp> typed_ops;  // -d x -o, without what is not defined; never empty
+  int root = 0;                    // -1: every rank in turn
   int check = 1;
   int average = 1;  // time over ranks: 0 rank 0, 1 average, 2 least, 3 most
   bool barrier_each = false, use_stream = false, per_iteration = false;

@@ -49,13 +49,11 @@ class Race {
     Json json = run_facts(options_, ranks_, lines);
     json["race"] = Json::array();
     print_head(lines);
-    for (const TypeRow& type : options_.types) {
-      for (const OpRow& op : options_.ops) {
-        for (const size_t bytes : sizes_to_run(options_)) {
-          WorkBuffers::Case c{&type, op.op, std::max(options_.root, 0),
-                              sizes_of(options_.work, bytes, type.bytes, ranks_.ranks), false};
-          json["race"].push_back(one(c));
-        }
+    for (const auto& [type, op] : options_.typed_ops) {
+      for (const size_t bytes : sizes_to_run(options_)) {
+        WorkBuffers::Case c{&type, op.op, std::max(options_.root, 0),
+                            sizes_of(options_.work, bytes, type.bytes, ranks_.ranks), false};
+        json["race"].push_back(one(c));
       }
     }
     int ok = wrong_ == 0 ? 1 : 0;

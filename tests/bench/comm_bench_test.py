@@ -184,6 +184,12 @@ def test_refusals(_):
     for flag, word, names in (("-d", "flot", "all, int8, uint8"), ("-o", "summ", "all, sum, prod")):
         refused = run("all_reduce", "--ranks", "1", flag, word, status=2)
         assert f"'{word}' is unknown (there are: {names}" in refused.stderr, refused.stderr
+    for ops, types in (("band", "half"), ("avg", "bool")):
+        refused = run("all_reduce", "--ranks", "1", "-d", types, "-o", ops, status=2)
+        assert refused.stderr.startswith(f"-o: {ops} is not defined for -d {types}\n") and refused.stdout == "", refused
+    some = run("all_reduce", "--ranks", "1", "-d", "all", "-o", "band", *quick)
+    rows = [line.split() for line in some.stdout.splitlines() if not line.startswith("#")]
+    assert [row[2] for row in rows] == ["int8", "uint8", "int32", "uint32", "int64", "uint64", "bool"], some.stdout
     for flag in ("-n", "-w", "-f", "-T", "--batches"):
         refused = run("all_reduce", "--ranks", "1", flag, "-2", status=2)
         assert "-2 not in range" in refused.stderr and "2147483647" in refused.stderr, refused.stderr

@@ -90,9 +90,11 @@ class DigitsTest(unittest.TestCase):
         accuracy = float(re.search(r"^done: .* test accuracy ([\d.]+) %", output, re.M).group(1))
         self.assertGreater(accuracy, 95)
 
-    def assert_refused(self, words, ranks, *arguments, status=1):
+    def assert_refused(self, words, ranks, *arguments, status=1, output=None):
         done = self.run_digits(ranks, *arguments, status=status)
         self.assertIn(words, done.stderr)
+        if output is not None:
+            self.assertEqual(output, done.stdout)
 
     def test_several_processes_have_the_losses_of_one_step_by_step(self):
         for kind in ("f32", "f64"):
@@ -244,6 +246,10 @@ class DigitsTest(unittest.TestCase):
         for flag in ("--lr", "--momentum"):
             for number in ("nan", "inf"):
                 self.assert_refused(flag, 1, flag, number, status=2)
+        # Before the first step, not after the last.
+        nowhere = self.path("no_folder/file")
+        for flag, words in (("--plot", f"{nowhere}: "), ("--losses", f"{nowhere}: "), ("--checkpoint", f"{nowhere}.new: open: ")):
+            self.assert_refused(f"{flag}: {words}No such file or directory", 1, flag, nowhere, output="")
         data = self.path("data.csv")
         good = ",".join(["16"] * 64) + ",9\n"
         for bad in (good.replace("16", "17", 1), good.replace(",9", ",10"), good.replace("16,", "", 1), good.replace("9", ""),

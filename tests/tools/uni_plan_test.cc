@@ -221,6 +221,7 @@ TEST_F(UniPlan, ExplainsWhatItCannotDo) {
         Case{"simulate --collective gather --hosts 3 --root 3", "root 3"},
         Case{"simulate --hosts 3", "--collective: which one?"},
         Case{"simulate --collective gather --hosts 2 --nic-gbit 0", "nic.gbit_per_s: 0 is no rate"},
+        Case{"foo", "foo is no subcommand; they are print, list, verify"},
         Case{"", "subcommand"}}) {
     const Outcome outcome = uni_plan(one.arguments);
     EXPECT_NE(outcome.exit_status, 0) << one.arguments;

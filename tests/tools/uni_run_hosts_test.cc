@@ -132,6 +132,7 @@ TEST_F(UniRunHosts, WrongHostsAreNamed) {
     EXPECT_TRUE(outcome.says(message)) << hosts << outcome;
   }
   EXPECT_TRUE(uni_run({"-H", "a,,b", "true"}).says("-H: '' is no name"));
+  EXPECT_TRUE(uni_run({"-H", "", "true"}).says("-H: '' is no name"));
   EXPECT_TRUE(uni_run({"--hosts", folder_ + "/none", "true"}).says("cannot be read"));
   EXPECT_TRUE(uni_run({"true"}).says("-n"));
 }

@@ -131,6 +131,17 @@ Status merge_topology(const CLI::App& app, const std::string& file, SimulateOpti
   return ok_status();
 }
 
+// Else says so: CLI11's words are only that one is required.
+bool is_subcommand(const CLI::App& app, const std::string& word) {
+  std::string names;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    if (command->get_name() == word) return true;
+    names += (names.empty() ? "" : ", ") + command->get_name();
+  }
+  fmt::print(stderr, "uni-plan: {} is no subcommand; they are {}\n", word, names);
+  return false;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -173,6 +184,7 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& problem) {
+    if (argc > 1 && argv[1][0] != '-' && !is_subcommand(app, argv[1])) return kUsageStatus;
     return app.exit(problem) == 0 ? 0 : kUsageStatus;
   }
   if (!hosts_text.empty()) {

@@ -71,7 +71,8 @@ Status parse_part(const std::string& text, Part* part) {
   return error(Code::kInvalidArgument, "--agent: '{}' is not FIRST:WORLD:NODE:NODES", text);
 }
 
-Status take_hosts(const std::string& file, const std::string& list, Options* options) {
+Status take_hosts(const std::string& file, const std::optional<std::string>& list,
+                  Options* options) {
   std::vector<HostSlots> hosts;
   if (!file.empty()) {
     std::ifstream stream(file);
@@ -80,8 +81,8 @@ Status take_hosts(const std::string& file, const std::string& list, Options* opt
       return error(Code::kInvalidArgument, "--hosts: {} cannot be read", file);
     }
     TRY_ASSIGN(hosts, parse_host_file(text, file));
-  } else if (!list.empty()) {
-    TRY_ASSIGN(hosts, parse_host_list(list));
+  } else if (list.has_value()) {
+    TRY_ASSIGN(hosts, parse_host_list(*list));
   } else if (options->ranks == 0) {
     return Status(Code::kInvalidArgument, "--ranks, -n: how many?");
   } else {
@@ -108,7 +109,8 @@ Parsed parse_options(int argc, char** argv) {
   bool no_prefix = false;
   std::string master;
   std::vector<std::string> variables;
-  std::string bind = "core", host_file, host_list, part;
+  std::string bind = "core", host_file, part;
+  std::optional<std::string> host_list;  // "" names no host, and is refused
   options.ssh = kSsh;
   app.add_option("-n,--ranks", options.ranks, "how many ranks (with hosts: all their slots)")
       ->check(CLI::Range(1, kMaxRanks));

@@ -151,6 +151,20 @@ std::string parse(std::string_view bytes, Progress* progress, const Tensors& ten
 
 }  // namespace
 
+std::string try_checkpoint(const std::string& file) {
+  const std::string beside = file + ".new";
+  {
+    const Descriptor made(beside, O_WRONLY | O_CREAT | O_EXCL);
+    if (made.get() >= 0) {
+      (void)unlink(beside.c_str());
+      return "";
+    }
+  }
+  if (errno != EEXIST) return failed(beside, "open");
+  const Descriptor there(beside, O_WRONLY);
+  return there.get() < 0 ? failed(beside, "open") : "";
+}
+
 std::string write_checkpoint(const std::string& file, const Progress& progress,
                              const Tensors& tensors) {
   std::string bytes;

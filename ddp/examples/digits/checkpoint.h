@@ -22,6 +22,9 @@ struct Progress {
 // Numbers of parameters and optimizer, in the order in which they are given.
 using Tensors = std::vector<std::span<std::byte>>;
 
+// "" or why write_checkpoint could not make its file, so that nobody finds out after an epoch.
+std::string try_checkpoint(const std::string& file);
+
 // "" or what went wrong. Written beside `file`, synced, renamed over it, the folder synced;
 // removed again if it fails.
 std::string write_checkpoint(const std::string& file, const Progress& progress,

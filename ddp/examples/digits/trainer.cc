@@ -98,6 +98,8 @@ void Trainer<T>::begin_or_resume() {
     std::string problem;
     loaded = read_checkpoint(options_.checkpoint_file, &progress_, bytes_of(state()), &problem);
     if (loaded == Loaded::kFailed) fail("--checkpoint: {}", problem);
+    problem = try_checkpoint(options_.checkpoint_file);
+    if (!problem.empty()) fail("--checkpoint: {}", problem);
   }
   if (first() && loaded == Loaded::kNo) network_.initialise(options_.seed);
   uint64_t where[3] = {progress_.epoch, progress_.images, progress_.step};
@@ -113,8 +115,10 @@ void Trainer<T>::begin_or_resume() {
 }
 
 template <class T>
-void Trainer<T>::open_losses() {
-  if (!first() || options_.losses_file.empty()) return;
+void Trainer<T>::open_files() {
+  if (!first()) return;
+  if (!options_.plot_file.empty()) plot_file_ = open_for_writing("--plot", options_.plot_file);
+  if (options_.losses_file.empty()) return;
   losses_file_ = open_for_writing("--losses", options_.losses_file);
   std::setvbuf(losses_file_, nullptr, _IOLBF, 0);  // whole lines, also of a run that is killed
   for (size_t i = 0; i < progress_.losses.size(); i++) {
@@ -125,7 +129,7 @@ void Trainer<T>::open_losses() {
 template <class T>
 void Trainer<T>::run() {
   begin_or_resume();
-  open_losses();
+  open_files();
   double accuracy = -1;
   while (progress_.epoch < static_cast<uint64_t>(options_.epochs)) {
     train_epoch();
@@ -248,14 +252,13 @@ void Trainer<T>::finish(double accuracy) {
   say("done: {} steps on {} ranks, loss {:.4f}, test accuracy {:.2f} %\n", progress_.step, ranks_,
       progress_.losses.back(), 100 * accuracy);
   exchange_->print_summary();
-  if (options_.plot_file.empty()) return;
-  std::FILE* const out = open_for_writing("--plot", options_.plot_file);
+  if (plot_file_ == nullptr) return;
   const std::string title =
       fmt::format("ddp-digits: {} ranks, batches of {}, test accuracy {:.2f} %", ranks_,
                   options_.batch, 100 * accuracy);
   const std::string picture = loss_plot(progress_.losses, title);
-  const bool whole = std::fwrite(picture.data(), 1, picture.size(), out) == picture.size();
-  if (std::fclose(out) != 0 || !whole)
+  const bool whole = std::fwrite(picture.data(), 1, picture.size(), plot_file_) == picture.size();
+  if (std::fclose(plot_file_) != 0 || !whole)
     fail("--plot: {}: {}", options_.plot_file, std::strerror(errno));
 }
 

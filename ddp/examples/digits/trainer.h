@@ -34,7 +34,7 @@ class Trainer {
   }
   std::vector<std::vector<T>*> state();
   void begin_or_resume();
-  void open_losses();
+  void open_files();
   void train_epoch();
   double step();
   void update();
@@ -54,6 +54,7 @@ class Trainer {
   uniSampler_t order_ = nullptr;
   Progress progress_;
   std::FILE* losses_file_ = nullptr;
+  std::FILE* plot_file_ = nullptr;  // opened first, written last
 };
 
 extern template class Trainer<float>;
