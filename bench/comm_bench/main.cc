@@ -11,6 +11,7 @@
 #include "bench/comm_bench/measure.h"
 #include "bench/comm_bench/options.h"
 #include "bench/comm_bench/ping_pong.h"
+#include "bench/comm_bench/private_bound.h"
 #include "bench/comm_bench/race.h"
 #include "bench/comm_bench/report.h"
 #include "bench/comm_bench/run_facts.h"
@@ -39,13 +40,10 @@ class Run {
     if (ranks_.rank == 0) report_.header(lines, run_facts(options_, ranks_, lines));
     const int first = options_.root < 0 ? 0 : options_.root;
     const int last = options_.root < 0 ? ranks_.ranks - 1 : options_.root;
-    for (const TypeRow& type : options_.types) {
-      for (const OpRow& op : options_.ops) {
-        if (!defined(type, op)) continue;
-        for (int root = first; root <= last; root++) {
-          for (const size_t bytes : sizes_to_run(options_)) one(type, op, root, bytes);
-          if (!has_root(options_.work)) break;
-        }
+    for (const auto& [type, op] : options_.typed_ops) {
+      for (int root = first; root <= last; root++) {
+        for (const size_t bytes : sizes_to_run(options_)) one(type, op, root, bytes);
+        if (!has_root(options_.work)) break;
       }
     }
     int ok = ranks_.rank != 0 || report_.footer() ? 1 : 0;
@@ -53,13 +51,6 @@ class Run {
   }
 
  private:
-  static bool defined(const TypeRow& type, const OpRow& op) {
-    const bool is_float = type.type == uniFloat16 || type.type == uniFloat32 ||
-                          type.type == uniFloat64 || type.type == uniBfloat16;
-    const bool bits = op.op == uniBand || op.op == uniBor || op.op == uniBxor;
-    return !(bits && is_float) && !(op.op == uniAvg && type.type == uniBool);
-  }
-
   void one(const TypeRow& type, const OpRow& op, int root, size_t bytes) {
     Row row;
     row.c = {&type, op.op, root, sizes_of(options_.work, bytes, type.bytes, ranks_.ranks), false};
@@ -80,6 +71,11 @@ class Run {
     row.algorithm = options_.work == Work::kSendRecv ? "pair" : last_algorithm(ranks_.comm);
     if (options_.bound) {
       row.bound_us = bound_us(options_, shared_, ranks_, row.c.sizes, type.bytes);
+      for (const bool in_place : {false, true}) {
+        if (options_.work != Work::kAllReduce || type.type != uniFloat32) break;
+        row.private_bound_us[in_place ? 1 : 0] =
+            private_bound_us(shared_, ranks_, row.c.sizes.count, in_place);
+      }
       row.flag_after_us = flag_latency_us(shared_, ranks_);
     }
     if (ranks_.rank == 0) report_.row(row);

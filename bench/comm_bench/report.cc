@@ -90,6 +90,8 @@ void Report::row(const Row& r) {
   printf("  %s", r.algorithm.c_str());
   if (r.bound_us > 0)
     printf("  bound %.3f us, flag %.3f/%.3f us", r.bound_us, r.flag_before_us, r.flag_after_us);
+  if (r.private_bound_us[0] > 0)
+    printf(", private %.3f/%.3f us", r.private_bound_us[0], r.private_bound_us[1]);
   printf("\n");
   if (options_.per_iteration) {
     const Spread& s = r.out_of_place.spread;
@@ -107,6 +109,10 @@ void Report::row(const Row& r) {
   if (r.bound_us > 0) {
     j["bound"] = {
         {"time", r.bound_us}, {"flag_before", r.flag_before_us}, {"flag_after", r.flag_after_us}};
+    if (r.private_bound_us[0] > 0) {
+      j["bound"]["private_out_of_place"] = r.private_bound_us[0];
+      j["bound"]["private_in_place"] = r.private_bound_us[1];
+    }
   }
   json_["results"].push_back(j);
 }

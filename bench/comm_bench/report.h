@@ -18,7 +18,8 @@ struct Row {
   Timing out_of_place, in_place;
   bool has_in_place = true;
   std::string algorithm;
-  double bound_us = 0;  // 0: not measured
+  double bound_us = 0;                  // 0: not measured
+  double private_bound_us[2] = {0, 0};  // out of place, in place; 0: not measured
   double flag_before_us = 0, flag_after_us = 0;
 };
 

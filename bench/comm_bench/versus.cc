@@ -154,7 +154,11 @@ size_t print_form(const std::vector<Launch>& launches, const char* form, const c
   printf("#\n# %s: us of the peer, ratio peer / ours (over 1: ours is faster)\n#%11s %12s", title,
          "size", "flag us");
   for (const Launch& launch : launches) printf(" %22s", launch.name.c_str());
-  printf(" %10s %10s\n", "ours us", "to fastest");
+  printf(" %10s %10s", "ours us", "to fastest");
+  const std::string bound = std::string("private_") + form;
+  const bool bounded = launches.front().result["results"][0].contains("bound") &&
+                       launches.front().result["results"][0]["bound"].contains(bound);
+  printf(bounded ? " %11s %10s\n" : "\n", "private us", "ours to it");
   Summary summary;
   size_t wrong = 0;
   const size_t rows = launches.front().result["results"].size();
@@ -179,8 +183,13 @@ size_t print_form(const std::vector<Launch>& launches, const char* form, const c
       wrong += side["nwrong"].get<size_t>() + side["nwrong_ours"].get<size_t>();
     }
     if (least < 1e300) {
-      printf(" %10.3f %10.2f\n", ours, least);
+      printf(" %10.3f %10.2f", ours, least);
       summary.add(least);
+      if (bounded) {
+        const auto us = first["bound"][bound].get<double>();
+        if (us > 0) printf(" %11.3f %10.2f", us, ours / us);
+      }
+      printf("\n");
     } else {
       printf(" %10s %10s\n", "-", "-");
     }
@@ -245,6 +254,11 @@ int run_versus(const Options& options, int argc, char** argv) {
       "# flag us: one-way latency of a flag between ranks 0 and 1, before and after (first peer's "
       "launch); *: it changed during all %d tries\n",
       4);
+  if (options.bound) {
+    printf(
+        "# private us: the bound of all-reduce in private buffers (float32), first peer's launch; "
+        "ours to it: our time / bound\n");
+  }
   size_t wrong = print_form(launches, "out_of_place", "out of place");
   wrong += print_form(launches, "in_place", "in place");
   printf("# wrong elements: %zu\n", wrong);

@@ -15,6 +15,7 @@
 #include "bench/comm_bench/launch.h"
 #include "bench/comm_bench/measure.h"
 #include "bench/comm_bench/peer_library.h"
+#include "bench/comm_bench/private_bound.h"
 #include "bench/comm_bench/versus.h"
 
 namespace bench {
@@ -66,10 +67,8 @@ class Versus {
 
   Json all() {
     Json rows = Json::array();
-    for (const TypeRow& type : options_.types) {
-      for (const OpRow& op : options_.ops) {
-        for (const size_t bytes : sizes_to_run(options_)) rows.push_back(row(type, op, bytes));
-      }
+    for (const auto& [type, op] : options_.typed_ops) {
+      for (const size_t bytes : sizes_to_run(options_)) rows.push_back(row(type, op, bytes));
     }
     return rows;
   }
@@ -94,6 +93,12 @@ class Versus {
       }
       if (options_.bound) {
         j["bound"] = {{"time", bound_us(options_, shared_, ranks_, c.sizes, type.bytes)}};
+        if (options_.work == Work::kAllReduce && type.type == uniFloat32) {
+          for (const bool in_place : {false, true}) {
+            j["bound"][in_place ? "private_in_place" : "private_out_of_place"] =
+                private_bound_us(shared_, ranks_, c.sizes.count, in_place);
+          }
+        }
       }
       const double after = flag_latency_us(shared_, ranks_);
       const bool moved = std::max(before, after) > kFlagMoved * std::min(before, after);
