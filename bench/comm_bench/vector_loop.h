@@ -1,5 +1,5 @@
-// For the loops of the bounds: compiled for every width of vectors, and chosen at run time, so that a bound is not loose
-// because the compiler may use but the oldest instructions.
+// For the loops of the bounds: compiled for every width of vectors, and chosen at run time, so that
+// a bound is not loose because the compiler may use but the oldest instructions.
 #pragma once
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_THREAD__)
