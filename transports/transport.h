@@ -173,7 +173,9 @@ class Transport {
   virtual bool linked([[maybe_unused]] int32_t peer) const { return true; }
   virtual size_t memory_bytes() const = 0;  // mapped or allocated
   // Flushes accepted messages (without blocking the caller for longer than the hand-over takes) and
-  // ends all links in order.
+  // ends all links in order. Reads no memory of callers: an operation is over only when its sends
+  // are, so what is still posted belongs to one that failed; its peer may then see a link that
+  // broke.
   virtual void close() = 0;
 };
 

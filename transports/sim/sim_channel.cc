@@ -105,6 +105,18 @@ void SimSendEnd::dispatch(const MessageHeader& header, const std::byte* data) {
   }
 }
 
+void SimSendEnd::give_up_posted() {
+  uint64_t released = UINT64_MAX;  // by all; news of it may still be on its way
+  for (const SimChannel::Reader& reader : channel_->readers) {
+    released = std::min(released, reader.released);
+  }
+  for (const uint64_t message : channel_->posted) {
+    if (message < released) continue;
+    channel_->given_up_at = message;
+    return;
+  }
+}
+
 uint64_t SimSendEnd::accepted() const {
   Lock lock(core_.scheduler->mutex);
   return channel_->sent;
@@ -128,6 +140,7 @@ bool SimRecvEnd::lend(Message* message) {
   Lock lock(core_.scheduler->mutex);
   const SimChannel::Reader& reader = channel_->readers[reader_];
   if (!port_.status.ok() || reader.arrived == reader.released) return false;
+  if (reader.released >= channel_->given_up_at) return false;
   const SimChannel::Slot& slot = channel_->slot(reader.released);
   message->header = slot.header;
   message->data = slot.data;

@@ -48,6 +48,8 @@ struct SimChannel {
   std::vector<Slot> slots;
   std::deque<uint64_t>
       posted;  // messages that lie in the caller's memory, not known to be released
+  // The writer closed: from this message on, which lies in memory of a caller, none will come.
+  uint64_t given_up_at = UINT64_MAX;
 
   uint64_t credited() const;
   bool has_credit() const { return sent - credited() < shape.slots; }
@@ -68,6 +70,8 @@ class SimSendEnd final : public SendEnd {
   uint64_t accepted() const override;
   uint64_t completed() const override;
   SimChannel& channel() { return *channel_; }
+  // At the end, with the scheduler's lock held: no reader is lent memory of callers from here on.
+  void give_up_posted();
 
  private:
   SendOutcome post(const MessageHeader& header, const void* data);

@@ -253,6 +253,7 @@ void SimTransport::close() {
                            port->touch(*core->scheduler);
                          });
   }
+  for (auto& [key, end] : sends_) end->give_up_posted();
   drop_channels();
   if (--core_->open_transports[static_cast<size_t>(port_.world_rank)] == 0) {
     scheduler_.set_absent(port_.world_rank, true);

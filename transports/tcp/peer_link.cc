@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/log.h"
+
 namespace unisono::tcp {
 
 PeerLink::PeerLink(int32_t peer, int sockets, LinkState& state) : peer_(peer), state_(state) {
@@ -209,6 +211,12 @@ void PeerLink::report_credits(bool all) {
 }
 
 // ---- the end ----
+
+void PeerLink::give_up_borrowed() {
+  bool any = false;
+  for (const auto& stream : streams_) any |= stream->give_up_borrowed();
+  if (any) log_info("tcp: closing with messages to rank {} unsent", peer_);
+}
 
 void PeerLink::say_farewell() {
   if (farewell_said_) return;

@@ -59,6 +59,8 @@ class PeerLink {
   void arm();
   // The sockets no longer wake the waiter: after a failure nobody reads them.
   void mute();
+  // Reads no memory of callers from here on (Stream::give_up_borrowed).
+  void give_up_borrowed();
   // Queues the farewell behind everything accepted. Nothing is accepted after it.
   void say_farewell();
 

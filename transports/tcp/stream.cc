@@ -258,7 +258,7 @@ void Stream::output_broke(int error_number) {
   output_error_ = error_number;
 }
 
-// The peer left and discards what it is sent: these messages are complete.
+// Nobody waits for these messages: the peer left and discards them, or their operation failed.
 void Stream::drop_queue() {
   for (const Outgoing& out : queue_) {
     if (out.channel != nullptr) out.channel->wrote(out.index, out.borrowed);
@@ -268,6 +268,15 @@ void Stream::drop_queue() {
 }
 
 // ---- the end ----
+
+// What is not borrowed is given up with it: nothing of an operation that ended in order waits here.
+bool Stream::give_up_borrowed() {
+  const auto borrowed = [](const Outgoing& out) { return out.borrowed; };
+  if (std::none_of(queue_.begin(), queue_.end(), borrowed)) return false;
+  drop_queue();
+  output_failed_ = true;
+  return true;
+}
 
 void Stream::say_farewell(Outgoing out) {
   enqueue(std::move(out));

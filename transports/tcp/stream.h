@@ -76,6 +76,9 @@ class Stream {
   size_t write(std::span<const std::byte, kFrameBytes> head, const std::byte* data, uint32_t bytes);
   // The rest waits here. It is not the caller's any more unless borrowed (SendChannel::borrow).
   void enqueue(Outgoing out);
+  // Reads no memory of callers from here on: if a message still lies there, output ends with it,
+  // and the peer will see no farewell. True if so.
+  bool give_up_borrowed();
   // Behind everything accepted. Nothing is accepted after it.
   void say_farewell(Outgoing out);
   // The socket no longer wakes the waiter: after a failure nobody reads it.

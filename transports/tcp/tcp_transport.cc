@@ -259,6 +259,9 @@ void TcpTransport::flush_all() {
 void TcpTransport::close() {
   if (std::exchange(closed_, true) || mailbox_ == nullptr) return;
   context_.endpoint->stop_accept(net::Purpose::kTcp);
+  for (auto& link : links_) {
+    if (link != nullptr) link->give_up_borrowed();
+  }
   flush_all();
   mailbox_->close();
   for (auto& link : links_) {
