@@ -193,9 +193,11 @@ int number_from(const char* name) {
 
 int run_versus_rank(const Options& options) {
   int rank = number_from("COMM_BENCH_RANK"), ranks = options.ranks;
+  const bool known = rank >= 0;
+  if (known) pin_to_core(rank);  // before the library's own threads start, which go by it
   const PeerPlan plan = plan_peer(options.versus_peer, options.ranks);
   const PeerLibrary peer(plan.object, plan.name, &rank, &ranks, options.versus_folder);
-  pin_to_core(rank);
+  if (!known) pin_to_core(rank);
   const Shared shared = map_shared(options.versus_folder);
   uniUniqueId id{};
   if (rank == 0) must(uniGetUniqueId(&id), "uniGetUniqueId");
