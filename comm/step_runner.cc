@@ -238,6 +238,7 @@ bool StepRunner::try_step(const Step& step, uint64_t round, bool* combined) {
         return false;
       }
     }
+    stream_slot_ = slot != nullptr && forward->send->streams(static_cast<uint32_t>(bytes));
     combine(step, round, slot);
     if (slot != nullptr) forward->send->commit({fingerprint_, static_cast<uint32_t>(bytes)});
     release(step);
@@ -275,7 +276,7 @@ void StepRunner::combine_piece(const Step& step, uint64_t round, int32_t offset,
   const bool stream = stream_ && out != nullptr && step.destination.buffer == Buffer::kOutput;
   if (!needs_kernel(step)) {
     const uint64_t bytes = elements * element_bytes_;
-    if (also != nullptr) copy_bytes(also, operands_[0], bytes, false);
+    if (also != nullptr) copy_bytes(also, operands_[0], bytes, stream_slot_);
     if (out != nullptr && out != operands_[0]) copy_bytes(out, operands_[0], bytes, stream);
     return;
   }
@@ -288,7 +289,8 @@ void StepRunner::combine_piece(const Step& step, uint64_t round, int32_t offset,
   args.count = elements;
   args.scalar = call_.scalar;
   args.divide_by = step.final && call_.op == RedOp::kAvg ? bound_->plan.ranks : 0;
-  args.stream = stream;
+  args.stream = out != nullptr ? stream : stream_slot_;
+  args.stream_also = stream_slot_;
   kernel_(args);
 }
 

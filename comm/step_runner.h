@@ -73,9 +73,10 @@ class StepRunner {
   Geometry geometry_;
   uint64_t fingerprint_ = 0;
   uint64_t element_bytes_ = 1;
-  bool has_op_ = false;    // the collective reduces
-  bool prescale_ = false;  // a pre-multiplied sum
-  bool stream_ = false;    // the output outgrows the shared cache
+  bool has_op_ = false;       // the collective reduces
+  bool prescale_ = false;     // a pre-multiplied sum
+  bool stream_ = false;       // the output outgrows the shared cache
+  bool stream_slot_ = false;  // of the present step: as its transport likes it
   ReduceFn kernel_ = nullptr;
   std::vector<const std::byte*> lent_;  // per operand of the present step
   std::vector<const void*> operands_;

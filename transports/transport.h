@@ -66,6 +66,9 @@ class SendEnd {
   // credit. Idempotent until commit.
   virtual std::byte* reserve() = 0;
   virtual void commit(const MessageHeader& header) = 0;  // sends the reserved slot
+  // Before the reserved slot is filled with `bytes`: whether that is best done with non-temporal
+  // stores (fenced before commit). A matter of speed alone; need not be asked.
+  virtual bool streams([[maybe_unused]] uint32_t bytes) { return false; }
   // By reference (rule 5): `data` lies in registered memory; readers see it in place. Complete when
   // all have released it.
   virtual SendOutcome send_reference(const MessageHeader& header, const void* data,

@@ -14,7 +14,8 @@ namespace bench {
 // left by the call before. Every rank copies what the others need into a shared mapping; they meet;
 // each sums its slice into its output and into the mapping; they meet; each copies the other slices
 // from there, in rounds of up to 128 KiB a rank. Up to 4 KiB instead everyone writes its input
-// beside a flag, and sums all. The least of three sizes of the mapping that they rotate through.
+// beside a flag, and sums all. The least of three sizes of the mapping that they rotate
+// through, written by ordinary and by non-temporal stores.
 // Microseconds a call on the slowest rank, median of batches; 0 where there is no shared memory, or
 // too little.
 double private_bound_us(const Shared& shared, const Ranks& ranks, size_t count, bool in_place);

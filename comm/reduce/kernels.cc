@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/config.h"
 #include "base/log.h"
+#include "base/stream_copy.h"
 #include "comm/reduce/table.h"
 #include "hwy/targets.h"
 
@@ -89,7 +90,7 @@ ReduceFn reduce_kernel(DataType type, RedOp op) {
 void copy_bytes(void* to, const void* from, size_t bytes, bool stream) {
   if (to == from || bytes == 0) return;
   if (stream) {
-    active().table.stream_copy(to, from, bytes);
+    stream_copy(to, from, bytes);
   } else {
     std::memcpy(to, from, bytes);
   }
@@ -97,7 +98,7 @@ void copy_bytes(void* to, const void* from, size_t bytes, bool stream) {
 
 void reduce::copy_operand(const ReduceArgs& args, size_t bytes) {
   // In place, the operand is one of the two: it is only read.
-  if (args.also != nullptr) copy_bytes(args.also, args.in[0], bytes, false);
+  if (args.also != nullptr) copy_bytes(args.also, args.in[0], bytes, args.stream_also);
   if (args.out != nullptr) copy_bytes(args.out, args.in[0], bytes, args.stream);
 }
 

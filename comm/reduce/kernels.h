@@ -28,7 +28,9 @@ struct ReduceArgs {
   size_t count = 0;   // elements
   double scalar = 1;  // of kPreMulSum, exactly representable in the type (or f32 for f16, bf16)
   int64_t divide_by = 0;  // kAvg's final step: n; 0: not final
-  bool stream = false;    // non-temporal stores to `out` (never to `also`); fenced before returning
+  // Non-temporal stores, fenced before returning: a hint, which shapes that rule it out ignore.
+  bool stream = false;       // to `out`
+  bool stream_also = false;  // to `also`
 };
 
 using ReduceFn = void (*)(const ReduceArgs&);

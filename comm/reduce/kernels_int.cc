@@ -130,7 +130,7 @@ void run_avg(const ReduceArgs& args) {
   if (divides) {
     sum.out = args.out != nullptr ? args.out : args.also;
     sum.also = nullptr;
-    sum.stream = false;
+    sum.stream = sum.stream_also = false;
   }
   run<IntKernel<std::make_unsigned_t<T>, IntSum>>(sum);
   if (!divides) return;
@@ -160,15 +160,7 @@ void fill_type(Table& table, DataType type) {
   cell(table, type, RedOp::kBxor) = run_bits<'^', sizeof(T)>;
 }
 
-void stream_copy(void* to, const void* from, size_t bytes) {
-  using Copy = IntKernel<uint8_t, BitFold<'|'>>;  // of one operand: the fold is never reached
-  const Copy kernel(ReduceArgs{});
-  const Sweep<Copy> sweep{kernel, static_cast<uint8_t*>(to), nullptr, &from, 1};
-  sweep_streaming(sweep, bytes);
-}
-
 void fill(Table& table) {
-  table.stream_copy = stream_copy;
   fill_type<int8_t>(table, DataType::kInt8);
   fill_type<uint8_t>(table, DataType::kUint8);
   fill_type<int32_t>(table, DataType::kInt32);

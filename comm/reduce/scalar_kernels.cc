@@ -170,9 +170,6 @@ void fill_type(Table& table, DataType type) {
 }  // namespace
 
 void fill_scalar_kernels(Table& table) {
-  table.stream_copy = [](void* to, const void* from, size_t bytes) {
-    std::memcpy(to, from, bytes);
-  };
   fill_type<Plain<int8_t>>(table, DataType::kInt8);
   fill_type<Plain<uint8_t>>(table, DataType::kUint8);
   fill_type<Plain<int32_t>>(table, DataType::kInt32);

@@ -45,6 +45,7 @@ struct Sweep {
   Memory* also;  // or null
   const void* const* in;
   int operands;
+  bool stream_out = false, stream_also = false;  // for block<..., kStream = true>
 
   HWY_INLINE const Memory* operand(int k, size_t at) const {
     return static_cast<const Memory*>(in[k]) + at;
@@ -67,14 +68,20 @@ struct Sweep {
     }
     for (size_t v = 0; v < kVectors; v++) sum[v] = kernel.finish(d, sum[v]);
     for (size_t v = 0; v < kVectors; v++) {
-      if constexpr (kStream) {
-        kernel.stream(d, sum[v], out + at + v * kLanes);
-      } else {
-        kernel.store(d, sum[v], out + at + v * kLanes);
-      }
+      write<kStream>(d, sum[v], stream_out, out + at + v * kLanes);
     }
     if (also == nullptr) return;
-    for (size_t v = 0; v < kVectors; v++) kernel.store(d, sum[v], also + at + v * kLanes);
+    for (size_t v = 0; v < kVectors; v++) {
+      write<kStream>(d, sum[v], stream_also, also + at + v * kLanes);
+    }
+  }
+
+  template <bool kStream, class D, class V>
+  HWY_INLINE void write(D d, const V& value, bool stream, Memory* to) const {
+    if constexpr (kStream) {
+      if (stream) return kernel.stream(d, value, to);
+    }
+    kernel.store(d, value, to);
   }
 
   // Fewer than 2 * kLanes elements.
@@ -103,13 +110,16 @@ HWY_NOINLINE void sweep_list(const Sweep<K>& sweep, size_t at, size_t end) {
   sweep.template elements<0>(at, end);
 }
 
-// Brings `out` to a cache line first, so that whole lines leave by non-temporal stores.
+// Brings what is streamed to a cache line first, so that whole lines leave by non-temporal stores.
+// Of two outputs that lie differently on their lines only `also` is streamed.
 template <class K>
-HWY_NOINLINE void sweep_streaming(const Sweep<K>& sweep, size_t count) {
+HWY_NOINLINE void sweep_streaming(Sweep<K> sweep, size_t count) {
   constexpr size_t kLine = 64;
   constexpr size_t kElement = sizeof(typename K::Memory);
   constexpr size_t kBlock = Sweep<K>::kBlock;
-  const size_t past_line = reinterpret_cast<uintptr_t>(sweep.out) % kLine;
+  const auto past = [](const void* at) { return reinterpret_cast<uintptr_t>(at) % kLine; };
+  if (sweep.stream_also && past(sweep.out) != past(sweep.also)) sweep.stream_out = false;
+  const size_t past_line = past(sweep.stream_also ? sweep.also : sweep.out);
   const size_t head = past_line == 0 ? 0 : (kLine - past_line) / kElement;
   if (past_line % kElement != 0 || count < head + kBlock) {
     sweep_list(sweep, 0, count);
@@ -159,7 +169,9 @@ void run(const ReduceArgs& args) {
   const bool has_out = args.out != nullptr;
   Sweep<K> sweep{kernel, static_cast<Memory*>(has_out ? args.out : args.also),
                  static_cast<Memory*>(has_out ? args.also : nullptr), args.in, args.operands};
-  if (args.stream && has_out) {
+  sweep.stream_out = has_out ? args.stream : args.stream_also;
+  sweep.stream_also = args.stream_also && sweep.also != nullptr;
+  if (sweep.stream_out || sweep.stream_also) {
     sweep_streaming(sweep, count);
     return;
   }

@@ -10,7 +10,6 @@ namespace unisono::reduce {
 
 struct Table {
   std::array<std::array<ReduceFn, kRedOps>, kDataTypes> rows{};
-  void (*stream_copy)(void* to, const void* from, size_t bytes) = nullptr;
 };
 
 inline ReduceFn& cell(Table& table, DataType type, RedOp op) {
@@ -23,11 +22,11 @@ void fill_scalar_kernels(Table& table);
 // is.
 void fill_float_kernels(int64_t target, Table& table);  // float32, float64
 void fill_half_kernels(int64_t target, Table& table);   // float16, bfloat16
-void fill_int_kernels(int64_t target, Table& table);    // integers, bool, stream_copy
+void fill_int_kernels(int64_t target, Table& table);    // integers, bool
 // The Highway targets compiled into this build, as a bit set.
 int64_t compiled_targets();
 
-// One operand and nothing to apply: out (streamed if asked) and also are copies.
+// One operand and nothing to apply: out and also are copies.
 void copy_operand(const ReduceArgs& args, size_t bytes);
 
 }  // namespace unisono::reduce

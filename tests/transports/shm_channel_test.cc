@@ -9,6 +9,7 @@
 
 #include <algorithm>
 
+#include "base/stream_copy.h"
 #include "tests/transports/rig.h"
 
 namespace unisono::shm {
@@ -100,7 +101,8 @@ TEST_F(ShmChannel, ALongMessageInAnEagerSlotIsRefused) {
 TEST_F(ShmChannel, AnOffsetBeyondTheArenaIsRefused) {
   open_send();
   ASSERT_EQ(send_pattern(*send_, 0, kShape.slice_bytes), SendOutcome::kDone);
-  for (const uint32_t where : {0x7fffffc0U, 0xffffffc0U, 5 * kShape.slice_bytes - 64}) {
+  for (const uint32_t where :
+       {0x7fffffc0U, 0xffffffc0U, 5 * kShape.slice_bytes - 64, 0xffffffc0U | kInArenaTimed}) {
     StickyStatus fresh;
     ShmRecvEnd recv(kKey, kShape, 1, 2, writer_, fresh);
     descriptor(0).where = where;
@@ -206,6 +208,54 @@ TEST_F(ShmChannel, ASlotLeftUnsentIsUsedByTheNextSend) {
     ASSERT_TRUE(is_pattern(message, i, 30000));
     recv_->release();
   }
+}
+
+TEST_F(ShmChannel, MessagesArriveByBothKindsOfStoresAndSomeAreTimed) {
+  open_send();
+  open_recv();
+  int timed = 0, streamed = 0;
+  for (uint64_t i = 0; i < 600; ++i) {
+    const uint32_t bytes = i % 3 == 0 ? 30001 : 32768 - static_cast<uint32_t>(i % 2);
+    if (i % 2 == 0) {
+      std::byte* slot = send_->reserve();
+      ASSERT_NE(slot, nullptr);
+      const bool stream = send_->streams(bytes);
+      streamed += stream ? 1 : 0;
+      const std::vector<std::byte> data = pattern(i, bytes);
+      stream ? stream_copy(slot, data.data(), bytes) : (void)std::ranges::copy(data, slot);
+      send_->commit(header_of(i, bytes));
+    } else {
+      ASSERT_EQ(send_pattern(*send_, i, bytes), SendOutcome::kDone);
+    }
+    Message message;
+    ASSERT_TRUE(recv_->lend(&message));
+    ASSERT_TRUE(is_pattern(message, i, bytes));
+    const bool is_timed = (descriptor(i).where & kWhereMask) == kInArenaTimed;
+    recv_->release();
+    if (!is_timed) continue;
+    ++timed;
+    uint64_t reading = 0;
+    std::memcpy(&reading, descriptor(i).payload + kFirstLineBytes, sizeof reading);
+    EXPECT_GT(reading, 0u);
+    // A reader's lie may cost speed, and nothing else.
+    if (timed % 3 == 0) std::memset(descriptor(i).payload + kFirstLineBytes, 0xff, sizeof reading);
+  }
+  EXPECT_GE(timed, 20);
+  EXPECT_LE(timed, 200);
+  EXPECT_GE(streamed, 1) << "both ways are tried";
+}
+
+TEST_F(ShmChannel, AMessageThatAnotherReaderTimesIsNotAnswered) {
+  open_send();
+  open_recv();
+  ASSERT_EQ(send_pattern(*send_, 0, 30000), SendOutcome::kDone);
+  descriptor(0).where |= kInArenaTimed;
+  std::memset(descriptor(0).payload, 0x5a, kInlineBytes);
+  Message message;
+  ASSERT_TRUE(recv_->lend(&message));
+  recv_->release();
+  const auto untouched = [](std::byte one) { return one == std::byte{0x5a}; };
+  EXPECT_TRUE(std::ranges::all_of(descriptor(0).payload, untouched));
 }
 
 TEST_F(ShmChannel, ArmsNewsAreToldOnce) {

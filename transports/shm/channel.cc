@@ -4,8 +4,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
+#include "base/stream_copy.h"
+#include "base/ticks.h"
 
 namespace unisono::shm {
 namespace {
@@ -70,6 +73,7 @@ void map_eager_slots(const std::byte* slots, bool write) {
 }
 
 constexpr uint64_t kRefill = 16;  // messages
+constexpr uint64_t kSampleAfter = 3;
 constexpr uint32_t kTakenBytes =
     1024;  // of an eager slot, taken ahead: as many lines as fly at once
 
@@ -99,7 +103,7 @@ ShmSendEnd::ShmSendEnd(const ChannelKey& key, const ChannelShape& shape, Segment
   auto* lines = reinterpret_cast<ReleasedLine*>(own.base() + offset);
   for (size_t i = 0; i < readers.size(); ++i) {
     if (readers[i] == nullptr) continue;  // ourselves, among everyone
-    readers_.push_back({&lines[i].count, nullptr, -1, readers[i]});
+    readers_.push_back({&lines[i].count, static_cast<uint32_t>(i), nullptr, -1, readers[i]});
   }
   unresolved_ = readers_.size();
   // Until a link is up its reader's flag is a word that never says "asleep", and each send looks
@@ -129,8 +133,12 @@ SendOutcome ShmSendEnd::send(const MessageHeader& header, const void* data) {
   }
   uint64_t offset = 0;
   if (!has_descriptor() || !place(header.bytes, &offset)) return refuse();
-  std::memcpy(arena_ + offset, data, header.bytes);
-  publish(header, static_cast<uint32_t>(offset) | kInArena);
+  if (choose_stores(header.bytes)) {
+    stream_copy(arena_ + offset, data, header.bytes);
+  } else {
+    std::memcpy(arena_ + offset, data, header.bytes);
+  }
+  publish_in_arena(header, offset);
   return SendOutcome::kDone;
 }
 
@@ -160,7 +168,56 @@ void ShmSendEnd::commit(const MessageHeader& header) {
   const uint64_t unused = layout_.slice_stride - round_up(header.bytes, kLineBytes);
   next_offset_ -= unused;
   taken_ -= unused;
-  publish(header, static_cast<uint32_t>(reserved_offset_) | kInArena);
+  publish_in_arena(header, reserved_offset_);
+}
+
+bool ShmSendEnd::streams(uint32_t bytes) {
+  return bytes > kEagerBytes && choose_stores(bytes);
+}
+
+// The arena is used once before anything is timed: pages that are met for the first time would be
+// what is measured.
+bool ShmSendEnd::choose_stores(uint32_t bytes) {
+  if (__builtin_expect(timed_.state == timed_.kReading, 0)) look_for_sample();
+  if (taken_ <= layout_.arena_bytes) return false;
+  const StoreChooser::Choice choice = stores_.next(bytes);
+  if (choice.timed && timed_.state != timed_.kReading) {
+    timed_ = {timed_.kWriting, choice.streaming, bytes, sent_, ticks()};
+  }
+  return choice.streaming;
+}
+
+// Of the message that was timed last. (A reader that lies spoils our speed, as one who dawdles.)
+// Its reader is given some messages' time; whoever has not read it half a ring later is slow for
+// other reasons.
+void ShmSendEnd::look_for_sample() {
+  const uint64_t later = sent_ - timed_.message;
+  if (later < kSampleAfter) return;
+  if (released_ <= timed_.message) refresh();
+  const bool released = released_ > timed_.message;
+  if (!released && later < kDescriptors / 2) return;
+  timed_.state = timed_.kNone;
+  if (!released || later >= kDescriptors) return;
+  uint64_t reading = 0;
+  const Descriptor& slot = ring_[descriptor_index(timed_.message)];
+  std::memcpy(&reading, slot.payload + kFirstLineBytes, sizeof reading);
+  stores_.sample(timed_.bytes, timed_.streaming, timed_.ticks + reading);
+}
+
+void ShmSendEnd::publish_in_arena(const MessageHeader& header, uint64_t offset) {
+  uint32_t where = static_cast<uint32_t>(offset) | kInArena;
+  if (__builtin_expect(timed_.state == timed_.kWriting, 0)) {
+    timed_.state = timed_.kNone;
+    if (timed_.message == sent_ && timed_.bytes == header.bytes) {
+      timed_.state = timed_.kReading;
+      timed_.ticks = ticks() - timed_.ticks;
+      timer_ = (timer_ + 1) % static_cast<uint32_t>(readers_.size());
+      const Timing timing{readers_[timer_].counter};
+      std::memcpy(descriptor().payload, &timing, sizeof timing);
+      where = static_cast<uint32_t>(offset) | kInArenaTimed;
+    }
+  }
+  publish(header, where);
 }
 
 void ShmSendEnd::cancel_reservation() {
@@ -335,7 +392,7 @@ ShmRecvEnd::ShmRecvEnd(const ChannelKey& key, const ChannelShape& shape, int32_t
 
 bool ShmRecvEnd::lend(Message* message) {
   if (__builtin_expect(ring_ == nullptr, 0) && !resolve()) return false;
-  const Descriptor& slot = ring_[descriptor_index(next_)];
+  Descriptor& slot = ring_[descriptor_index(next_)];
   if (slot.sequence.load(std::memory_order_acquire) != next_ + 1) return false;
   const uint32_t bytes = read_once(slot.bytes);
   const uint32_t where = read_once(slot.where);
@@ -350,13 +407,27 @@ bool ShmRecvEnd::lend(Message* message) {
   return lend_far(slot, where, message);
 }
 
-bool ShmRecvEnd::lend_far(const Descriptor& descriptor, uint32_t where, Message* message) {
-  const uint64_t bytes = message->header.bytes;
-  if ((where & kWhereMask) == kInArena) {
-    if (where + bytes > layout_.arena_bytes) return fail("a message beyond its arena");
-    message->data = arena_ + where;
-    return true;
+bool ShmRecvEnd::lend_in_arena(Descriptor& descriptor, uint32_t where, Message* message) {
+  const uint32_t offset = where & ~kWhereMask;
+  if (offset + uint64_t{message->header.bytes} > layout_.arena_bytes) {
+    return fail("a message beyond its arena");
   }
+  message->data = arena_ + offset;
+  if (__builtin_expect((where & kWhereMask) == kInArenaTimed && timing_ == nullptr, 0)) {
+    Timing timing;
+    std::memcpy(&timing, descriptor.payload, sizeof timing);
+    if (timing.reader == counter_) {
+      timing_ = descriptor.payload + kFirstLineBytes;
+      lent_ticks_ = ticks();
+    }
+  }
+  return true;
+}
+
+bool ShmRecvEnd::lend_far(Descriptor& descriptor, uint32_t where, Message* message) {
+  const uint64_t bytes = message->header.bytes;
+  const uint32_t kind = where & kWhereMask;
+  if (kind == kInArena || kind == kInArenaTimed) return lend_in_arena(descriptor, where, message);
   if (where == kEager) {
     if (bytes > kEagerBytes) return fail("a long message in an eager slot");
     if (__builtin_expect(!eager_mapped_, 0)) {
@@ -380,6 +451,10 @@ bool ShmRecvEnd::lend_far(const Descriptor& descriptor, uint32_t where, Message*
 void ShmRecvEnd::release() {
   CHECK(released_ != nullptr);
   ++next_;
+  if (__builtin_expect(timing_ != nullptr, 0)) {
+    const uint64_t reading = ticks() - lent_ticks_;
+    std::memcpy(std::exchange(timing_, nullptr), &reading, sizeof reading);
+  }
   if (__builtin_expect(hold_ != nullptr, 0)) hold_.reset();
   released_->store(next_, std::memory_order_release);
   publish_barrier(fence_, *released_);
@@ -423,7 +498,7 @@ bool ShmRecvEnd::resolve() {
     arena_ = block + layout_.arena;
     writer_sleeping_ = &segment.header().sleeping;
     fence_ = writer_.fence;
-    ring_ = reinterpret_cast<const Descriptor*>(block + layout_.descriptors);
+    ring_ = reinterpret_cast<Descriptor*>(block + layout_.descriptors);
     return true;
   }
   return false;

@@ -9,6 +9,7 @@
 #include "transports/shm/layout.h"
 #include "transports/shm/peer.h"
 #include "transports/shm/segment.h"
+#include "transports/shm/store_chooser.h"
 #include "transports/transport.h"
 
 namespace unisono::shm {
@@ -56,6 +57,7 @@ class ShmSendEnd final : public SendEnd {
   SendOutcome send(const MessageHeader& header, const void* data) override;
   std::byte* reserve() override;
   void commit(const MessageHeader& header) override;
+  bool streams(uint32_t bytes) override;
   SendOutcome send_reference(const MessageHeader& header, const void* data,
                              uint64_t registration) override;
   void prepare_next(uint32_t bytes) override;
@@ -71,6 +73,7 @@ class ShmSendEnd final : public SendEnd {
  private:
   struct Reader {
     std::atomic<uint64_t>* released = nullptr;
+    uint32_t counter = 0;  // the number of that line
     std::atomic<uint32_t>* sleeping =
         nullptr;  // of its segment; a word that is always 0 if it is gone
     int bell = -1;
@@ -84,6 +87,9 @@ class ShmSendEnd final : public SendEnd {
   bool place(uint32_t bytes, uint64_t* offset);
   bool refresh() const;
   void publish(const MessageHeader& header, uint32_t where);
+  void publish_in_arena(const MessageHeader& header, uint64_t offset);
+  bool choose_stores(uint32_t bytes);
+  void look_for_sample();
   void take_ahead(uint32_t bytes);
   void wake_readers();
   void resolve_readers();
@@ -117,6 +123,16 @@ class ShmSendEnd final : public SendEnd {
   uint64_t last_reference_ = 0;    // messages up to and including the last one by reference
   mutable uint64_t completed_ = 0;
   mutable uint64_t reported_ = 0;  // what the user was last told of completed_
+  StoreChooser stores_;
+  // The message that is timed: being written, then with its reader.
+  struct {
+    enum { kNone, kWriting, kReading } state = kNone;
+    bool streaming = false;
+    uint32_t bytes = 0;
+    uint64_t message = 0;
+    uint64_t ticks = 0;  // when it began; then what writing took
+  } timed_;
+  uint32_t timer_ = 0;  // which reader times next
   const std::map<uint64_t, Registered>& registered_;
   StickyStatus& status_;
   uint64_t taken_after_[kDescriptors] = {};  // taken_ after each message in flight
@@ -135,14 +151,15 @@ class ShmRecvEnd final : public RecvEnd {
 
  private:
   bool resolve();
-  bool lend_far(const Descriptor& descriptor, uint32_t where, Message* message);
+  bool lend_far(Descriptor& descriptor, uint32_t where, Message* message);
+  bool lend_in_arena(Descriptor& descriptor, uint32_t where, Message* message);
   bool fail(const char* what);
 
   const ChannelKey key_;
   const ChannelShape shape_;
   const BlockLayout layout_;
   const uint32_t counter_;  // which released line is ours
-  const Descriptor* ring_ = nullptr;
+  Descriptor* ring_ = nullptr;
   const std::byte* eager_ = nullptr;
   bool eager_mapped_ = false;
   const std::byte* arena_ = nullptr;
@@ -153,6 +170,8 @@ class ShmRecvEnd final : public RecvEnd {
   uint64_t next_ = 0;
   uint64_t reported_ = 0;  // 1 + the message that was last reported as news
   uint32_t directory_scanned_ = 0;
+  std::byte* timing_ = nullptr;  // where the lent message's reading time is to be written
+  uint64_t lent_ticks_ = 0;
   std::shared_ptr<void> hold_;  // mapping of the lent reference
   Peer& writer_;
   StickyStatus& status_;

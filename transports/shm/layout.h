@@ -32,7 +32,7 @@
 namespace unisono::shm {
 
 inline constexpr uint64_t kSegmentMagic = 0x756e69736f6e6f73;  // "unisonos"
-inline constexpr uint32_t kLayoutVersion = 3;
+inline constexpr uint32_t kLayoutVersion = 4;
 inline constexpr size_t kLineBytes = 64;
 inline constexpr size_t kPageBytes = 4096;
 
@@ -90,6 +90,7 @@ enum : uint32_t {
   kInline = 1,
   kByReference = 2,
   kEager = 3,
+  kInArenaTimed = 4,  // and its reader is to say how long it had the message (Timing)
   kWhereMask = kLineBytes - 1
 };
 
@@ -106,6 +107,11 @@ struct Reference {
   uint64_t offset;
 };
 
+// In a timed descriptor, whose payload is elsewhere.
+struct Timing {
+  uint32_t reader;  // whose counter it is that times
+};
+
 struct alignas(kDescriptorBytes) Descriptor {
   std::atomic<uint64_t> sequence;  // n + 1 once the channel's message n is here
   uint64_t fingerprint;
@@ -120,6 +126,9 @@ static_assert(sizeof(DirectoryEntry) == 32);
 static_assert(sizeof(Descriptor) == kDescriptorBytes, "payload beside the flag");
 static_assert(sizeof(ReleasedLine) == kLineBytes);
 static_assert(sizeof(Reference) <= kInlineBytes);
+// The answer, ticks from lend to release, lies behind it in the second line, which nobody polls.
+static_assert(sizeof(Timing) <= kFirstLineBytes);
+static_assert(kFirstLineBytes % sizeof(uint64_t) == 0);
 static_assert((kDescriptors & (kDescriptors - 1)) == 0);
 static_assert(offsetof(SegmentHeader, sleeping) % kLineBytes == 0);
 

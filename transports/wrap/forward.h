@@ -18,6 +18,7 @@ class ForwardSend : public SendEnd {
   }
   std::byte* reserve() override { return inner_.reserve(); }
   void commit(const MessageHeader& header) override { inner_.commit(header); }
+  bool streams(uint32_t bytes) override { return inner_.streams(bytes); }
   SendOutcome send_reference(const MessageHeader& header, const void* data,
                              uint64_t registration) override {
     return inner_.send_reference(header, data, registration);

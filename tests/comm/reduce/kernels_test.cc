@@ -44,6 +44,7 @@ class KernelsTest : public ::testing::TestWithParam<std::tuple<const char*, int>
     Operands operands(random_, type_, count, offsets);
     ReduceArgs args = make_args(op, operands, count);
     args.stream = stream;
+    args.stream_also = stream != (count % 2 == 0);
     SCOPED_TRACE(describe(type_, op, args) + " in place of " + std::to_string(k));
     const Bytes expected = reference(type_, op, args);
     args.out = operands.at(k);
@@ -103,6 +104,7 @@ TEST_P(KernelsTest, SmallCountsOfEveryOperandNumberMatchTheScalarKernels) {
         const bool with_out = random_() % 4 != 0;
         ReduceArgs args = make_args(op, in, count);
         args.stream = random_() % 4 == 0;
+        args.stream_also = random_() % 4 == 0;
         check_call(op, args, offset(), offset(), with_out, !with_out || random_() % 2 == 0);
         if (HasFatalFailure()) return;
       }
@@ -118,6 +120,7 @@ TEST_P(KernelsTest, LargeOddCountsMatchTheScalarKernels) {
         const Operands in(random_, type_, count, offsets(operands));
         ReduceArgs args = make_args(op, in, count);
         args.stream = operands % 2 == 0;
+        args.stream_also = operands % 4 < 2;
         check_call(op, args, offset(), offset(), true, operands % 3 == 0);
         if (HasFatalFailure()) return;
       }
@@ -134,6 +137,13 @@ TEST_P(KernelsTest, StreamedOutputsMatchAtEveryAlignment) {
       args.stream = true;
       check_call(op, args, at, 0, true, at % 3 == 0);
       if (HasFatalFailure()) return;
+      args.stream_also = true;
+      for (const size_t other : {at, size_t{0}, offset()}) {
+        args.stream = other != 0;
+        check_call(op, args, other, at, true, true);
+        check_call(op, args, 0, at, false, true);
+        if (HasFatalFailure()) return;
+      }
     }
   });
 }
