@@ -1,39 +1,60 @@
+// Compiled once a target by Highway's foreach_target.h; what runs here is chosen at the first call.
 #include "base/stream_copy.h"
 
 #include <cstdint>
 #include <cstring>
 
+// More targets would cost code and gain nothing: whole lines leave, whatever the vectors' size.
+#define HWY_DISABLED_TARGETS \
+  (HWY_SSSE3 | HWY_AVX3 | HWY_AVX3_DL | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "base/stream_copy.cc"
+#include "hwy/foreach_target.h"
+// Behind it.
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
 
+HWY_BEFORE_NAMESPACE();
 namespace unisono {
+namespace HWY_NAMESPACE {
+namespace {
 
-// The baseline instruction set suffices: whole lines leave through the write buffers, whatever the
-// vectors' size.
-void stream_copy(void* to, const void* from, size_t bytes) {
+void copy(uint8_t* to, const uint8_t* from, size_t bytes) {
   namespace hn = hwy::HWY_NAMESPACE;
-  constexpr hn::CappedTag<uint8_t, 16> d;
-  constexpr size_t kVector = 16, kLine = 64;
-  auto* out = static_cast<uint8_t*>(to);
-  const auto* in = static_cast<const uint8_t*>(from);
-  const size_t past_line = reinterpret_cast<uintptr_t>(out) % kLine;
+  constexpr hn::CappedTag<uint8_t, 32> d;
+  constexpr size_t kLine = 64;
+  const size_t vector = hn::Lanes(d);
+  const size_t past_line = reinterpret_cast<uintptr_t>(to) % kLine;
   const size_t head = past_line == 0 ? 0 : kLine - past_line;
-  if (hn::Lanes(d) != kVector || bytes < head + kLine) {
+  if (bytes < head + kLine) {
     std::memcpy(to, from, bytes);
     return;
   }
-  std::memcpy(out, in, head);
+  std::memcpy(to, from, head);
   size_t at = head;
   for (; bytes - at >= kLine; at += kLine) {
-    const auto a = hn::LoadU(d, in + at), b = hn::LoadU(d, in + at + kVector);
-    const auto c = hn::LoadU(d, in + at + 2 * kVector), e = hn::LoadU(d, in + at + 3 * kVector);
-    hn::Stream(a, d, out + at);
-    hn::Stream(b, d, out + at + kVector);
-    hn::Stream(c, d, out + at + 2 * kVector);
-    hn::Stream(e, d, out + at + 3 * kVector);
+    for (size_t part = 0; part < kLine; part += vector) {
+      hn::Stream(hn::LoadU(d, from + at + part), d, to + at + part);
+    }
   }
   hwy::FlushStream();
-  std::memcpy(out + at, in + at, bytes - at);
+  std::memcpy(to + at, from + at, bytes - at);
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace unisono
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace unisono {
+namespace {
+HWY_EXPORT(copy);
+}
+
+void stream_copy(void* to, const void* from, size_t bytes) {
+  HWY_DYNAMIC_DISPATCH(copy)(static_cast<uint8_t*>(to), static_cast<const uint8_t*>(from), bytes);
 }
 
 }  // namespace unisono
+#endif  // HWY_ONCE

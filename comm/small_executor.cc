@@ -105,8 +105,11 @@ bool SmallExecutor::run(const SmallStep& step) {
         step.has_destination ? static_cast<std::byte*>(call_->recv) + step.destination : nullptr;
     if (step.kernel && step.elements != 0) {
       ReduceArgs args;
+      const bool stream = slot != nullptr && step.forward->streams(step.bytes);
       args.out = out != nullptr ? out : slot;
       args.also = out != nullptr ? slot : nullptr;
+      args.stream = out == nullptr && stream;
+      args.stream_also = stream;
       args.in = operands_.data();
       args.prescale = call_->op == RedOp::kPreMulSum ? prescale_.data() : nullptr;
       args.operands = static_cast<int>(step.operands);

@@ -74,6 +74,7 @@ void map_eager_slots(const std::byte* slots, bool write) {
 
 constexpr uint64_t kRefill = 16;  // messages
 constexpr uint64_t kSampleAfter = 3;
+constexpr uint32_t kLeastStreamed = 2048;  // below, the trips of a few lines are all there is
 constexpr uint32_t kTakenBytes =
     1024;  // of an eager slot, taken ahead: as many lines as fly at once
 
@@ -127,19 +128,23 @@ SendOutcome ShmSendEnd::send(const MessageHeader& header, const void* data) {
       map_eager_slots(eager_, true);
       eager_mapped_ = true;
     }
-    std::memcpy(eager_ + descriptor_index(sent_) * kEagerStride, data, header.bytes);
-    publish(header, kEager);
+    store(eager_ + descriptor_index(sent_) * kEagerStride, data, header.bytes);
+    publish_timed(header, kEager);
     return SendOutcome::kDone;
   }
   uint64_t offset = 0;
   if (!has_descriptor() || !place(header.bytes, &offset)) return refuse();
-  if (choose_stores(header.bytes)) {
-    stream_copy(arena_ + offset, data, header.bytes);
-  } else {
-    std::memcpy(arena_ + offset, data, header.bytes);
-  }
-  publish_in_arena(header, offset);
+  store(arena_ + offset, data, header.bytes);
+  publish_timed(header, static_cast<uint32_t>(offset) | kInArena);
   return SendOutcome::kDone;
+}
+
+inline void ShmSendEnd::store(std::byte* slot, const void* data, uint32_t bytes) {
+  if (streams(bytes)) {
+    stream_copy(slot, data, bytes);
+  } else {
+    std::memcpy(slot, data, bytes);
+  }
 }
 
 std::byte* ShmSendEnd::reserve() {
@@ -168,18 +173,15 @@ void ShmSendEnd::commit(const MessageHeader& header) {
   const uint64_t unused = layout_.slice_stride - round_up(header.bytes, kLineBytes);
   next_offset_ -= unused;
   taken_ -= unused;
-  publish_in_arena(header, reserved_offset_);
+  publish_timed(header, static_cast<uint32_t>(reserved_offset_) | kInArena);
 }
 
+// The arena is used once before its messages are timed: pages that are met for the first time would
+// be what is measured.
 bool ShmSendEnd::streams(uint32_t bytes) {
-  return bytes > kEagerBytes && choose_stores(bytes);
-}
-
-// The arena is used once before anything is timed: pages that are met for the first time would be
-// what is measured.
-bool ShmSendEnd::choose_stores(uint32_t bytes) {
+  if (bytes < kLeastStreamed) return false;
   if (__builtin_expect(timed_.state == timed_.kReading, 0)) look_for_sample();
-  if (taken_ <= layout_.arena_bytes) return false;
+  if (bytes > kEagerBytes && taken_ <= layout_.arena_bytes) return false;
   const StoreChooser::Choice choice = stores_.next(bytes);
   if (choice.timed && timed_.state != timed_.kReading) {
     timed_ = {timed_.kWriting, choice.streaming, bytes, sent_, ticks()};
@@ -204,8 +206,7 @@ void ShmSendEnd::look_for_sample() {
   stores_.sample(timed_.bytes, timed_.streaming, timed_.ticks + reading);
 }
 
-void ShmSendEnd::publish_in_arena(const MessageHeader& header, uint64_t offset) {
-  uint32_t where = static_cast<uint32_t>(offset) | kInArena;
+void ShmSendEnd::publish_timed(const MessageHeader& header, uint32_t where) {
   if (__builtin_expect(timed_.state == timed_.kWriting, 0)) {
     timed_.state = timed_.kNone;
     if (timed_.message == sent_ && timed_.bytes == header.bytes) {
@@ -214,7 +215,7 @@ void ShmSendEnd::publish_in_arena(const MessageHeader& header, uint64_t offset) 
       timer_ = (timer_ + 1) % static_cast<uint32_t>(readers_.size());
       const Timing timing{readers_[timer_].counter};
       std::memcpy(descriptor().payload, &timing, sizeof timing);
-      where = static_cast<uint32_t>(offset) | kInArenaTimed;
+      where |= kTimed;
     }
   }
   publish(header, where);
@@ -407,27 +408,24 @@ bool ShmRecvEnd::lend(Message* message) {
   return lend_far(slot, where, message);
 }
 
-bool ShmRecvEnd::lend_in_arena(Descriptor& descriptor, uint32_t where, Message* message) {
-  const uint32_t offset = where & ~kWhereMask;
-  if (offset + uint64_t{message->header.bytes} > layout_.arena_bytes) {
-    return fail("a message beyond its arena");
-  }
-  message->data = arena_ + offset;
-  if (__builtin_expect((where & kWhereMask) == kInArenaTimed && timing_ == nullptr, 0)) {
-    Timing timing;
-    std::memcpy(&timing, descriptor.payload, sizeof timing);
-    if (timing.reader == counter_) {
-      timing_ = descriptor.payload + kFirstLineBytes;
-      lent_ticks_ = ticks();
-    }
-  }
-  return true;
+// Of the message about to be lent, if this reader is the one to time it.
+void ShmRecvEnd::begin_timing(Descriptor& descriptor) {
+  Timing timing;
+  std::memcpy(&timing, descriptor.payload, sizeof timing);
+  if (timing_ != nullptr || timing.reader != counter_) return;
+  timing_ = descriptor.payload + kFirstLineBytes;
+  lent_ticks_ = ticks();
 }
 
 bool ShmRecvEnd::lend_far(Descriptor& descriptor, uint32_t where, Message* message) {
   const uint64_t bytes = message->header.bytes;
-  const uint32_t kind = where & kWhereMask;
-  if (kind == kInArena || kind == kInArenaTimed) return lend_in_arena(descriptor, where, message);
+  if (__builtin_expect((where & kTimed) != 0, 0)) begin_timing(descriptor);
+  where &= ~kTimed;
+  if ((where & kWhereMask) == kInArena) {
+    if (where + bytes > layout_.arena_bytes) return fail("a message beyond its arena");
+    message->data = arena_ + where;
+    return true;
+  }
   if (where == kEager) {
     if (bytes > kEagerBytes) return fail("a long message in an eager slot");
     if (__builtin_expect(!eager_mapped_, 0)) {

@@ -87,8 +87,8 @@ class ShmSendEnd final : public SendEnd {
   bool place(uint32_t bytes, uint64_t* offset);
   bool refresh() const;
   void publish(const MessageHeader& header, uint32_t where);
-  void publish_in_arena(const MessageHeader& header, uint64_t offset);
-  bool choose_stores(uint32_t bytes);
+  void publish_timed(const MessageHeader& header, uint32_t where);
+  void store(std::byte* slot, const void* data, uint32_t bytes);
   void look_for_sample();
   void take_ahead(uint32_t bytes);
   void wake_readers();
@@ -152,7 +152,7 @@ class ShmRecvEnd final : public RecvEnd {
  private:
   bool resolve();
   bool lend_far(Descriptor& descriptor, uint32_t where, Message* message);
-  bool lend_in_arena(Descriptor& descriptor, uint32_t where, Message* message);
+  void begin_timing(Descriptor& descriptor);
   bool fail(const char* what);
 
   const ChannelKey key_;

@@ -90,7 +90,7 @@ enum : uint32_t {
   kInline = 1,
   kByReference = 2,
   kEager = 3,
-  kInArenaTimed = 4,  // and its reader is to say how long it had the message (Timing)
+  kTimed = 32,  // added: a reader is to say how long it had the message (Timing)
   kWhereMask = kLineBytes - 1
 };
 

@@ -7,6 +7,8 @@ namespace {
 
 constexpr uint32_t kTimedEvery = 16;
 constexpr uint32_t kOtherEvery = 64;
+// Of shorter ones that many times fewer: the timing itself costs as much as a line or two.
+constexpr uint32_t kShortBytes = 32768, kFewer = 4;
 // The other way must be so much better: what is equal stays as it is.
 constexpr float kBetter = 0.9F;
 // A rank that lost its core while it wrote or read says nothing about memory: no sample counts for
@@ -20,8 +22,9 @@ StoreChooser::Choice StoreChooser::next(uint32_t bytes) {
   const uint32_t n = one.messages++;
   if (one.ticks_a_byte[0] == 0) return {.streaming = false, .timed = true};
   if (one.ticks_a_byte[1] == 0) return {.streaming = true, .timed = true};
-  if (n % kOtherEvery == 0) return {.streaming = !one.streaming, .timed = true};
-  return {.streaming = one.streaming, .timed = n % kTimedEvery == 0};
+  const uint32_t fewer = bytes < kShortBytes ? kFewer : 1;
+  if (n % (fewer * kOtherEvery) == 0) return {.streaming = !one.streaming, .timed = true};
+  return {.streaming = one.streaming, .timed = n % (fewer * kTimedEvery) == 0};
 }
 
 // Chance only ever adds: a lower sample is believed at once, a higher one by and by.
