@@ -11,6 +11,8 @@ constexpr uint32_t kOtherEvery = 64;
 constexpr uint32_t kShortBytes = 32768, kFewer = 4;
 // The other way must be so much better: what is equal stays as it is.
 constexpr float kBetter = 0.9F;
+// Where the other way is so much worse, looking at it is itself a cost: it is done less often.
+constexpr float kClear = 1.5F;
 // A rank that lost its core while it wrote or read says nothing about memory: no sample counts for
 // more than this many times what was known.
 constexpr float kMostRise = 4;
@@ -23,7 +25,10 @@ StoreChooser::Choice StoreChooser::next(uint32_t bytes) {
   if (one.ticks_a_byte[0] == 0) return {.streaming = false, .timed = true};
   if (one.ticks_a_byte[1] == 0) return {.streaming = true, .timed = true};
   const uint32_t fewer = bytes < kShortBytes ? kFewer : 1;
-  if (n % (fewer * kOtherEvery) == 0) return {.streaming = !one.streaming, .timed = true};
+  const float other = one.ticks_a_byte[one.streaming ? 0 : 1];
+  const bool clear = other > kClear * one.ticks_a_byte[one.streaming ? 1 : 0];
+  if (n % (fewer * kOtherEvery * (clear ? kFewer : 1)) == 0)
+    return {.streaming = !one.streaming, .timed = true};
   return {.streaming = one.streaming, .timed = n % (fewer * kTimedEvery) == 0};
 }
 

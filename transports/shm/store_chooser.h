@@ -6,7 +6,7 @@
 // twice as much. From a core behind the processor's fabric each line is fetched out of the writer's
 // cache by itself, and the detour takes less than half the time. No topology file says this on a
 // virtual machine, whose cores even move; so every sixteenth message is timed, at both ends, and
-// every sixty-fourth is written the other way.
+// every sixty-fourth or less is written the other way.
 #pragma once
 
 #include <array>
