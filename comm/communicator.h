@@ -135,7 +135,6 @@ class Communicator {
   // A message with another operation's fingerprint: told to control, which finds out who differs.
   void foreign_message(int32_t peer, const MessageHeader& header);
   bool take_foreign(int32_t* peer);  // since the last take
-  uint64_t stream_bytes() const { return stream_bytes_; }
   // 0 unless all of [data, data + bytes) lies in memory registered on this transport.
   uint64_t registration_of(const Transport* transport, const std::byte* data, uint64_t bytes) const;
   // For tests: short calls by the lane executor, too. On by default.
@@ -239,7 +238,6 @@ class Communicator {
   std::vector<Registration> registrations_;
   std::vector<CreatedOp> created_ops_;
   std::unique_ptr<DeviceLink> device_;
-  uint64_t stream_bytes_ = 16u << 20;
   bool small_path_ = true;
   bool closed_ = false;
 };

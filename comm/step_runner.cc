@@ -1,5 +1,8 @@
 #include "comm/step_runner.h"
 
+#include <algorithm>
+
+#include "base/caches.h"
 #include "comm/communicator.h"
 
 namespace unisono {
@@ -27,7 +30,7 @@ void StepRunner::begin(const BoundPlan& bound, const Call& call, const Geometry&
       call.count * element_bytes_ *
       static_cast<uint64_t>(
           geometry.rule == BlockRule::kSplit || geometry.table != nullptr ? 1 : bound.plan.blocks);
-  stream_ = span >= communicator_.stream_bytes();
+  stream_ = outgrows_cache(span);
   kernel_ = has_op_ ? reduce_kernel(call.type, call.op) : nullptr;
   if (const size_t most = static_cast<size_t>(bound.max_operands); lent_.size() < most) {
     lent_.resize(most);
@@ -40,6 +43,20 @@ void StepRunner::begin(const BoundPlan& bound, const Call& call, const Geometry&
   mismatch_ = false;
   waiting_for_ = -1;
   grow_scratch();
+}
+
+// `span`: bytes of all blocks. With twice this core's part of the shared cache nothing of the
+// output is left in it for the next reader anyway, and each ordinary store would first fetch its
+// line.
+bool StepRunner::outgrows_cache(uint64_t span) const {
+  const Plan& plan = bound_->plan;
+  const auto* output = static_cast<const std::byte*>(call_.recv);
+  const auto* input = static_cast<const std::byte*>(call_.send);
+  const uint64_t blocks = static_cast<uint64_t>(std::max(plan.blocks, 1));
+  const uint64_t written = span / blocks * static_cast<uint64_t>(plan.output_blocks);
+  const bool in_place = input >= output && input < output + written;
+  const uint64_t read = in_place ? 0 : span / blocks * static_cast<uint64_t>(plan.input_blocks);
+  return written + read >= 2 * shared_cache_a_core();
 }
 
 void StepRunner::grow_scratch() {

@@ -65,6 +65,7 @@ class StepRunner {
   void combine_piece(const Step& step, uint64_t round, int32_t offset, uint64_t packed,
                      std::byte* out, std::byte* also, uint64_t elements);
   void release(const Step& step);
+  bool outgrows_cache(uint64_t span) const;
   void grow_scratch();
 
   Communicator& communicator_;
@@ -75,7 +76,7 @@ class StepRunner {
   uint64_t element_bytes_ = 1;
   bool has_op_ = false;       // the collective reduces
   bool prescale_ = false;     // a pre-multiplied sum
-  bool stream_ = false;       // the output outgrows the shared cache
+  bool stream_ = false;       // the buffers outgrow the shared cache
   bool stream_slot_ = false;  // of the present step: as its transport likes it
   ReduceFn kernel_ = nullptr;
   std::vector<const std::byte*> lent_;  // per operand of the present step
