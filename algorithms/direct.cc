@@ -136,8 +136,8 @@ Cost cost(const PlanRequest& request) {
     case Collective::kGather:
       return {.messages = 1, .wire_bytes = share, .copy_bytes = 1 / n};
     default:
-      // The root's later sends start while the first is under way, each for a quarter of a start-up,
-      // as measured (comm-bench scatter --race, 3-8 ranks, shm and tcp).
+      // The root's later sends start while the first is under way, each for a quarter of a
+      // start-up, as measured (comm-bench scatter --race, 3-8 ranks, shm and tcp).
       return {.messages = 1 + (n - 2) / 4, .wire_bytes = share, .copy_bytes = 1 / n};
   }
 }
