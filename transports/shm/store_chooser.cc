@@ -27,9 +27,11 @@ StoreChooser::Choice StoreChooser::next(uint32_t bytes) {
   const uint32_t fewer = bytes < kShortBytes ? kFewer : 1;
   const float other = one.ticks_a_byte[one.streaming ? 0 : 1];
   const bool clear = other > kClear * one.ticks_a_byte[one.streaming ? 1 : 0];
-  if (n % (fewer * kOtherEvery * (clear ? kFewer : 1)) == 0)
+  const auto due = [n](uint32_t every) { return (n & (every - 1)) == 0; };  // powers of two
+  if (due(fewer * kOtherEvery * (clear ? kFewer : 1))) {
     return {.streaming = !one.streaming, .timed = true};
-  return {.streaming = one.streaming, .timed = n % (fewer * kTimedEvery) == 0};
+  }
+  return {.streaming = one.streaming, .timed = due(fewer * kTimedEvery)};
 }
 
 // Chance only ever adds: a lower sample is believed at once, a higher one by and by.
