@@ -49,7 +49,7 @@ class ShmChannel : public ::testing::Test {
                                          std::vector<Peer*>{&reader_}, registered_, status_);
   }
   void open_recv() {
-    recv_ = std::make_unique<ShmRecvEnd>(kKey, kShape, 1, 2, writer_, reader_status_);
+    recv_ = std::make_unique<ShmRecvEnd>(kKey, kShape, 1, 2, writer_, clock_, reader_status_);
   }
   Descriptor& descriptor(uint64_t index) {
     std::byte* block = segment_->base() + offset_ + block_layout(kShape, 1).descriptors;
@@ -67,6 +67,7 @@ class ShmChannel : public ::testing::Test {
 
   std::shared_ptr<Segment> segment_;
   Peer writer_, reader_;
+  ReadClock clock_;
   StickyStatus status_, reader_status_;
   std::map<uint64_t, Registered> registered_;
   uint64_t offset_ = 0;
@@ -104,7 +105,7 @@ TEST_F(ShmChannel, AnOffsetBeyondTheArenaIsRefused) {
   for (const uint32_t where :
        {0x7fffffc0U, 0xffffffc0U, 5 * kShape.slice_bytes - 64, 0xffffffc0U | kTimed}) {
     StickyStatus fresh;
-    ShmRecvEnd recv(kKey, kShape, 1, 2, writer_, fresh);
+    ShmRecvEnd recv(kKey, kShape, 1, 2, writer_, clock_, fresh);
     descriptor(0).where = where;
     Message message;
     EXPECT_FALSE(recv.lend(&message));
@@ -151,7 +152,7 @@ TEST_F(ShmChannel, AChannelBeyondItsSegmentIsRefused) {
   for (const uint64_t offset :
        {end - 4096, end, end + 4096, uint64_t{0}, UINT64_MAX - 4095, offset_ + 64}) {
     StickyStatus fresh;
-    ShmRecvEnd recv(kKey, kShape, 1, 2, writer_, fresh);
+    ShmRecvEnd recv(kKey, kShape, 1, 2, writer_, clock_, fresh);
     segment_->header().directory[0].offset = offset;
     Message message;
     EXPECT_FALSE(recv.lend(&message));

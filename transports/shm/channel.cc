@@ -8,7 +8,6 @@
 
 #include "base/check.h"
 #include "base/stream_copy.h"
-#include "base/ticks.h"
 
 namespace unisono::shm {
 namespace {
@@ -383,12 +382,13 @@ bool ShmSendEnd::take_news() {
 }
 
 ShmRecvEnd::ShmRecvEnd(const ChannelKey& key, const ChannelShape& shape, int32_t rank,
-                       int32_t ranks, Peer& writer, StickyStatus& status)
+                       int32_t ranks, Peer& writer, ReadClock& clock, StickyStatus& status)
     : key_(key),
       shape_(shape),
       layout_(block_layout(shape, key.reader == kEveryone ? static_cast<uint32_t>(ranks) : 1)),
       counter_(key.reader == kEveryone ? static_cast<uint32_t>(rank) : 0),
       writer_(writer),
+      clock_(clock),
       status_(status) {}
 
 bool ShmRecvEnd::lend(Message* message) {
@@ -403,9 +403,12 @@ bool ShmRecvEnd::lend(Message* message) {
   if (where == kInline) {
     if (bytes > kInlineBytes) return fail("a long message in a descriptor");
     message->data = slot.payload;
+    clock_.lent();
     return true;
   }
-  return lend_far(slot, where, message);
+  const bool lent = lend_far(slot, where, message);
+  clock_.lent();
+  return lent;
 }
 
 // Of the message about to be lent, if this reader is the one to time it.
@@ -414,7 +417,7 @@ void ShmRecvEnd::begin_timing(Descriptor& descriptor) {
   std::memcpy(&timing, descriptor.payload, sizeof timing);
   if (timing_ != nullptr || timing.reader != counter_) return;
   timing_ = descriptor.payload + kFirstLineBytes;
-  lent_ticks_ = ticks();
+  ++clock_.running;
 }
 
 bool ShmRecvEnd::lend_far(Descriptor& descriptor, uint32_t where, Message* message) {
@@ -450,7 +453,8 @@ void ShmRecvEnd::release() {
   CHECK(released_ != nullptr);
   ++next_;
   if (__builtin_expect(timing_ != nullptr, 0)) {
-    const uint64_t reading = ticks() - lent_ticks_;
+    const uint64_t reading = ticks() - clock_.since;
+    --clock_.running;
     std::memcpy(std::exchange(timing_, nullptr), &reading, sizeof reading);
   }
   if (__builtin_expect(hold_ != nullptr, 0)) hold_.reset();

@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/ticks.h"
 #include "transports/shm/layout.h"
 #include "transports/shm/peer.h"
 #include "transports/shm/segment.h"
@@ -138,10 +139,21 @@ class ShmSendEnd final : public SendEnd {
   uint64_t taken_after_[kDescriptors] = {};  // taken_ after each message in flight
 };
 
+// What the receive ends of one transport share to time reading: it begins with the last message
+// lent before the release, because a reader of several waits for the others with the first in hand.
+struct ReadClock {
+  uint32_t running = 0;  // lent messages that are timed
+  uint64_t since = 0;    // ticks
+
+  void lent() {
+    if (__builtin_expect(running != 0, 0)) since = ticks();
+  }
+};
+
 class ShmRecvEnd final : public RecvEnd {
  public:
   ShmRecvEnd(const ChannelKey& key, const ChannelShape& shape, int32_t rank, int32_t ranks,
-             Peer& writer, StickyStatus& status);
+             Peer& writer, ReadClock& clock, StickyStatus& status);
   bool lend(Message* message) override;
   void release() override;
 
@@ -171,9 +183,9 @@ class ShmRecvEnd final : public RecvEnd {
   uint64_t reported_ = 0;  // 1 + the message that was last reported as news
   uint32_t directory_scanned_ = 0;
   std::byte* timing_ = nullptr;  // where the lent message's reading time is to be written
-  uint64_t lent_ticks_ = 0;
-  std::shared_ptr<void> hold_;  // mapping of the lent reference
+  std::shared_ptr<void> hold_;   // mapping of the lent reference
   Peer& writer_;
+  ReadClock& clock_;
   StickyStatus& status_;
 };
 

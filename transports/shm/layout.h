@@ -126,7 +126,7 @@ static_assert(sizeof(DirectoryEntry) == 32);
 static_assert(sizeof(Descriptor) == kDescriptorBytes, "payload beside the flag");
 static_assert(sizeof(ReleasedLine) == kLineBytes);
 static_assert(sizeof(Reference) <= kInlineBytes);
-// The answer, ticks from lend to release, lies behind it in the second line, which nobody polls.
+// The answer, ticks of reading (ReadClock), lies behind it in the second line, which nobody polls.
 static_assert(sizeof(Timing) <= kFirstLineBytes);
 static_assert(kFirstLineBytes % sizeof(uint64_t) == 0);
 static_assert((kDescriptors & (kDescriptors - 1)) == 0);

@@ -90,6 +90,7 @@ class ShmTransport final : public Transport {
   const TransportContext context_;
   const TransportCaps caps_ = shm_caps();
   StickyStatus status_;
+  ReadClock read_clock_;
   std::vector<std::unique_ptr<Peer>> peers_;  // by rank, ourselves included (never linked)
   std::shared_ptr<Segment> own_;              // null: no peer on this machine
   bool membarrier_ = false;
@@ -208,8 +209,9 @@ Result<RecvEnd*> ShmTransport::open_recv(const ChannelKey& key, const ChannelSha
   }
   if (!is_peer(key.writer)) return error(Code::kInvalidUsage, "shm: no peer {}", key.writer);
   TRY(check_channel(key, shape, key.writer));
-  auto end = std::make_unique<ShmRecvEnd>(key, shape, context_.rank, context_.ranks,
-                                          *peers_[static_cast<size_t>(key.writer)], status_);
+  auto end =
+      std::make_unique<ShmRecvEnd>(key, shape, context_.rank, context_.ranks,
+                                   *peers_[static_cast<size_t>(key.writer)], read_clock_, status_);
   return static_cast<RecvEnd*>((recv_ends_[key] = std::move(end)).get());
 }
 
