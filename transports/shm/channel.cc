@@ -405,7 +405,6 @@ bool ShmRecvEnd::lend(Message* message) {
   if (where == kInline) {
     if (bytes > kInlineBytes) return fail("a long message in a descriptor");
     message->data = slot.payload;
-    clock_.lent();
     return true;
   }
   const bool lent = lend_far(slot, where, message);
